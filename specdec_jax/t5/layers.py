@@ -1,0 +1,241 @@
+"""T5's layers, with T5X's parameter names, shapes and logical axes."""
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from specdec_jax.array_typing import Array, Float, Int
+from specdec_jax.kv_cache import KVCache
+from specdec_jax.t5.config import T5Config
+
+_kernel_init = nn.initializers.variance_scaling(
+    1.0, "fan_in", "truncated_normal"
+)
+
+
+class Dense(nn.Module):
+  """x @ kernel, without a bias.
+
+  Attributes:
+    features: Width of the output.
+    axes: Logical names of the kernel's two dimensions.
+    dtype: What the product computes in.
+    init_scale: Factor on the initial kernel.
+  """
+
+  features: int
+  axes: tuple[str, str]
+  dtype: str
+  init_scale: float = 1.0
+
+  @nn.compact
+  def __call__(self, x: Float[Array, "*B i"]) -> Float[Array, "*B o"]:
+    def init(key, shape, dtype=jnp.float32):
+      return self.init_scale * _kernel_init(key, shape, dtype)
+
+    kernel = self.param(
+        "kernel",
+        nn.with_logical_partitioning(init, self.axes),
+        (x.shape[-1], self.features),
+    )
+    return jnp.dot(x.astype(self.dtype), kernel.astype(self.dtype))
+
+
+class LayerNorm(nn.Module):
+  """RMS norm without mean or bias; statistics in float32."""
+
+  dtype: str
+  epsilon: float = 1e-6
+
+  @nn.compact
+  def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
+    scale = self.param(
+        "scale",
+        nn.with_logical_partitioning(nn.initializers.ones, ("embed",)),
+        (x.shape[-1],),
+    )
+    x = x.astype(jnp.float32)
+    mean_square = jnp.mean(jnp.square(x), axis=-1, keepdims=True)
+    y = x * jax.lax.rsqrt(mean_square + self.epsilon)
+    return (y * scale).astype(self.dtype)
+
+
+class MlpBlock(nn.Module):
+  """relu in version 1.0; gelu times a linear gate in 1.1."""
+
+  config: T5Config
+
+  @nn.compact
+  def __call__(self, x: Float[Array, "B T D"], deterministic: bool = True):
+    config = self.config
+    hidden = None
+    for i, name in enumerate(config.mlp_activations):
+      gated = len(config.mlp_activations) > 1
+      y = Dense(
+          config.mlp_dim,
+          ("embed", "mlp"),
+          config.dtype,
+          name=f"wi_{i}" if gated else "wi",
+      )(x)
+      y = _ACTIVATIONS[name](y)
+      hidden = y if hidden is None else hidden * y
+    hidden = nn.Dropout(config.dropout_rate, broadcast_dims=(-2,))(
+        hidden, deterministic=deterministic
+    )
+    return Dense(config.emb_dim, ("mlp", "embed"), config.dtype, name="wo")(
+        hidden
+    )
+
+
+_ACTIVATIONS: dict[str, Callable] = {
+    "relu": nn.relu,
+    "gelu": nn.gelu,  # The tanh form, on T5X's and Hugging Face's side too.
+    "silu": nn.silu,
+    "linear": lambda x: x,
+}
+
+
+class Attention(nn.Module):
+  """Multi-head attention without a scale on the logits.
+
+  One set of projections, three ways to use them: over a whole sequence, as a
+  step against a self-attention cache, as a step against fixed keys and values.
+  """
+
+  config: T5Config
+
+  def setup(self):
+    config = self.config
+    width = config.num_heads * config.head_dim
+    # T5 folds attention's 1 / sqrt(head_dim) into the query's initial values.
+    self.query = Dense(
+        width, ("embed", "joined_kv"), config.dtype, config.head_dim**-0.5
+    )
+    self.key = Dense(width, ("embed", "joined_kv"), config.dtype)
+    self.value = Dense(width, ("embed", "joined_kv"), config.dtype)
+    self.out = Dense(config.emb_dim, ("joined_kv", "embed"), config.dtype)
+    self.dropout = nn.Dropout(config.dropout_rate, broadcast_dims=(-2,))
+
+  def __call__(
+      self,
+      x: Float[Array, "B T D"],
+      memory: Float[Array, "B S D"],
+      bias: Float[Array, "b h T S"],
+      deterministic: bool = True,
+  ) -> Float[Array, "B T D"]:
+    """Attends from `x` to `memory`; `bias` holds mask and position biases."""
+    return self._attend(
+        self._heads(self.query(x)), self.fixed(memory), bias, deterministic
+    )
+
+  def fixed(self, memory: Float[Array, "B S D"]) -> KVCache:
+    """Keys and values of a whole sequence, computed once."""
+    return KVCache(
+        self._heads(self.key(memory)).swapaxes(1, 2),
+        self._heads(self.value(memory)).swapaxes(1, 2),
+    )
+
+  def step(
+      self,
+      x: Float[Array, "B Q D"],
+      positions: Int[Array, "B"],
+      cache: KVCache,
+      bias: Float[Array, "B h Q L"],
+  ) -> tuple[Float[Array, "B Q D"], KVCache]:
+    """Writes the tokens' keys and values, then attends to the cache."""
+    cache = cache.write(
+        self._heads(self.key(x)), self._heads(self.value(x)), positions
+    )
+    return self._attend(self._heads(self.query(x)), cache, bias), cache
+
+  def cross_step(
+      self,
+      x: Float[Array, "B Q D"],
+      memory: KVCache,
+      bias: Float[Array, "B h Q S"],
+  ) -> Float[Array, "B Q D"]:
+    """Attends to keys and values that never change."""
+    return self._attend(self._heads(self.query(x)), memory, bias)
+
+  def _heads(self, x: Float[Array, "B T HK"]) -> Float[Array, "B T H K"]:
+    return x.reshape(
+        *x.shape[:-1], self.config.num_heads, self.config.head_dim
+    )
+
+  def _attend(self, query, memory: KVCache, bias, deterministic=True):
+    logits = jnp.einsum(
+        "bqhk,bhlk->bhql",
+        query,
+        memory.key,
+        preferred_element_type=jnp.float32,
+    )
+    weights = jax.nn.softmax(logits + bias, axis=-1)
+    weights = self.dropout(
+        weights.astype(self.config.dtype), deterministic=deterministic
+    )
+    mixed = jnp.einsum("bhql,bhlk->bqhk", weights, memory.value)
+    return self.out(mixed.reshape(*mixed.shape[:2], -1))
+
+
+class RelativeBiasTable(nn.Module):
+  """A bias per head and bucket of distances."""
+
+  config: T5Config
+
+  @nn.compact
+  def __call__(self) -> Float[Array, "H buckets"]:
+    return self.param(
+        "rel_embedding",
+        nn.with_logical_partitioning(
+            nn.initializers.variance_scaling(1.0, "fan_avg", "uniform"),
+            ("heads", "relpos_buckets"),
+        ),
+        (self.config.num_heads, self.config.relative_attention_num_buckets),
+    )
+
+
+class Embed(nn.Module):
+  """The token embedding that encoder and decoder share."""
+
+  config: T5Config
+
+  def setup(self):
+    self.embedding = self.param(
+        "embedding",
+        nn.with_logical_partitioning(
+            nn.initializers.normal(1.0), ("vocab", "embed")
+        ),
+        (self.config.vocab_size, self.config.emb_dim),
+    )
+
+  def __call__(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+    return self.embedding[tokens].astype(self.config.dtype)
+
+  def attend(self, y: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
+    """Logits against the embedding, scaled; float32."""
+    y = y * self.config.emb_dim**-0.5
+    return jnp.einsum(
+        "btd,vd->btv",
+        y,
+        self.embedding.astype(y.dtype),
+        preferred_element_type=jnp.float32,
+    )
+
+
+class LogitsDense(nn.Module):
+  """Logits by a matrix of their own; float32."""
+
+  config: T5Config
+
+  @nn.compact
+  def __call__(self, y: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
+    kernel = self.param(
+        "kernel",
+        nn.with_logical_partitioning(_kernel_init, ("embed", "vocab")),
+        (self.config.emb_dim, self.config.vocab_size),
+    )
+    return jnp.dot(
+        y, kernel.astype(y.dtype), preferred_element_type=jnp.float32
+    )

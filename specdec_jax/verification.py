@@ -1,0 +1,153 @@
+"""Which guesses survive, and the token after them (paper, Algorithm 1).
+
+Pure functions of arrays. Guess x_i, drawn from q_i, is kept with probability
+min(1, p_i(x_i) / q_i(x_i)); at the first one that is not, the round's last
+token is drawn from the residual norm(max(0, p - q)), and if all hold from the
+target's next distribution. Together this is a draw from p (appendix A.1).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from specdec_jax.array_typing import Array, Float, Int, Key
+from specdec_jax.keys import row_keys, split_rows
+from specdec_jax.sampling import sample
+
+
+class Verification(NamedTuple):
+  """The outcome of a round.
+
+  Attributes:
+    num_accepted: int32[B], how many guesses hold, 0 to G.
+    next_token: int32[B], the corrected or the bonus token that follows them.
+  """
+
+  num_accepted: Int[Array, "B"]
+  next_token: Int[Array, "B"]
+
+
+def verify(
+    key: Key[Array, ""] | Key[Array, "B"],
+    draft_tokens: Int[Array, "B G"],
+    draft_probs: Float[Array, "B G V"],
+    target_probs: Float[Array, "B G1 V"],
+    draft_lengths: Int[Array, "B"] | None = None,
+) -> Verification:
+  """Applies the rejection rule with fresh randomness.
+
+  Args:
+    key: A typed key, or one per row.
+    draft_tokens: int32[B, G], the guesses.
+    draft_probs: float32[B, G, V], the laws that the guesses were drawn from.
+    target_probs: float32[B, G + 1, V], the target's laws at the same places
+      and at the one after.
+    draft_lengths: int32[B], how many of a row's tokens are guesses; all
+      without it.
+
+  Returns:
+    The outcome. `draft_tokens[b, :num_accepted[b]]` followed by
+    `next_token[b]` is distributed as the target's own samples.
+
+  Raises:
+    ValueError: If the shapes do not belong together.
+  """
+  _check(draft_tokens, draft_probs, target_probs, draft_lengths)
+  batch, gamma = draft_tokens.shape
+  accept_keys, next_keys = split_rows(row_keys(key, batch), 2)
+  accept_uniform = jax.vmap(lambda each: jax.random.uniform(each, (gamma,)))(
+      accept_keys
+  )
+  next_uniform = jax.vmap(jax.random.uniform)(next_keys)
+  return apply_rule(
+      accept_uniform,
+      next_uniform,
+      draft_tokens,
+      draft_probs,
+      target_probs,
+      draft_lengths,
+  )
+
+
+def apply_rule(
+    accept_uniform: Float[Array, "B G"],
+    next_uniform: Float[Array, "B"],
+    draft_tokens: Int[Array, "B G"],
+    draft_probs: Float[Array, "B G V"],
+    target_probs: Float[Array, "B G1 V"],
+    draft_lengths: Int[Array, "B"] | None = None,
+) -> Verification:
+  """The rule as a deterministic function of its random numbers.
+
+  Args:
+    accept_uniform: float32[B, G] in [0, 1), one per guess.
+    next_uniform: float32[B] in [0, 1), for the token after them.
+    draft_tokens: As in `verify`.
+    draft_probs: As in `verify`.
+    target_probs: As in `verify`.
+    draft_lengths: As in `verify`.
+
+  Returns:
+    The outcome.
+  """
+  gamma = draft_tokens.shape[1]
+  p = jnp.take_along_axis(
+      target_probs[:, :gamma], draft_tokens[..., None], axis=-1
+  )[..., 0]
+  q = jnp.take_along_axis(draft_probs, draft_tokens[..., None], axis=-1)[..., 0]
+  # Strict, and without a division: u can be 0, and a token that the target
+  # never emits must not pass then.
+  accepted = accept_uniform * q < p
+  # Beyond a row's last guess there is no q: the zero row makes the residual p
+  # itself, so that bonus and corrected token are one expression.
+  if draft_lengths is not None:
+    is_guess = jnp.arange(gamma) < draft_lengths[:, None]
+    accepted &= is_guess
+    draft_probs = jnp.where(is_guess[..., None], draft_probs, 0.0)
+  draft_probs = jnp.pad(draft_probs, ((0, 0), (0, 1), (0, 0)))
+  num_accepted = jnp.sum(
+      jnp.cumprod(accepted.astype(jnp.int32), axis=1), axis=1
+  )
+  row = num_accepted[:, None, None]
+  p_next = jnp.take_along_axis(target_probs, row, axis=1)[:, 0]
+  q_next = jnp.take_along_axis(draft_probs, row, axis=1)[:, 0]
+  next_token = sample(next_uniform, residual(p_next, q_next))
+  return Verification(num_accepted.astype(jnp.int32), next_token)
+
+
+def residual(
+    target_probs: Float[Array, "B V"], draft_probs: Float[Array, "B V"]
+) -> Float[Array, "B V"]:
+  """max(0, p - q), not normalised; p itself where nothing is left of it.
+
+  Nothing left means p = q, where a rejection is impossible but for rounding.
+  """
+  left = jnp.maximum(target_probs - draft_probs, 0.0)
+  is_empty = jnp.sum(left, axis=-1, keepdims=True) <= 0.0
+  return jnp.where(is_empty, target_probs, left)
+
+
+def _check(draft_tokens, draft_probs, target_probs, draft_lengths):
+  if draft_tokens.ndim != 2:
+    raise ValueError(
+        f"draft_tokens has shape {draft_tokens.shape}; it must be [B, G]."
+    )
+  batch, gamma = draft_tokens.shape
+  if target_probs.ndim != 3 or target_probs.shape[:2] != (batch, gamma + 1):
+    raise ValueError(
+        f"target_probs has shape {target_probs.shape}; for draft_tokens of"
+        f" shape {draft_tokens.shape} it must be [{batch}, {gamma + 1}, V]:"
+        " one row per guess and one for the token after them."
+    )
+  vocab_size = target_probs.shape[-1]
+  if draft_probs.shape != (batch, gamma, vocab_size):
+    raise ValueError(
+        f"draft_probs has shape {draft_probs.shape}; for draft_tokens of shape"
+        f" {draft_tokens.shape} and a target of {vocab_size} entries it must"
+        f" be [{batch}, {gamma}, {vocab_size}]."
+    )
+  if draft_lengths is not None and draft_lengths.shape != (batch,):
+    raise ValueError(
+        f"draft_lengths has shape {draft_lengths.shape}; it must be [{batch}]."
+    )
