@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Bool, Float, Int
-from specdec_jax.config import MIN_TEMPERATURE, SamplingConfig
+from specdec_jax.config import MIN_TEMPERATURE
 
 _BLOCK = 128  # Vocabulary entries summed before the cumulative sum.
 
@@ -40,11 +40,6 @@ class Sampler:
   top_k: int = dataclasses.field(metadata={"static": True})
   top_p: float = dataclasses.field(metadata={"static": True})
   greedy: bool = dataclasses.field(metadata={"static": True})
-
-  @classmethod
-  def create(cls, config: SamplingConfig, temperature: Float[Array, "B"]):
-    """Returns the sampler of `config` at these per-row temperatures."""
-    return cls(temperature, config.top_k, config.top_p, config.greedy)
 
   def probs(self, logits: Float[Array, "B Q V"]) -> Float[Array, "B Q V"]:
     """Standardises logits into the probabilities to draw from.
