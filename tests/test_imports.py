@@ -18,6 +18,7 @@ LAYERS = (
   "sampling",
   "base",
   "kv_cache",
+  "statistics",
   "verification",
   "drafters",
   "speculative",
@@ -59,7 +60,9 @@ def own_modules(names: set[str]) -> set[str]:
 def files_of(module: str) -> list[pathlib.Path]:
   """The files of a top-level module or subpackage; none if there is none."""
   single = PACKAGE / f"{module}.py"
-  return [single] if single.exists() else sorted(PACKAGE.rglob(f"{module}/*.py"))
+  if single.exists():
+    return [single]
+  return sorted((PACKAGE / module).rglob("*.py"))
 
 
 def imports_of(module: str) -> set[str]:
