@@ -132,9 +132,8 @@ class Attention(nn.Module):
 
   def fixed(self, memory: Float[Array, "B S D"]) -> KVCache:
     """Keys and values of a whole sequence, computed once."""
-    return KVCache(
-        self._heads(self.key(memory)).swapaxes(1, 2),
-        self._heads(self.value(memory)).swapaxes(1, 2),
+    return KVCache.of_sequence(
+        self._heads(self.key(memory)), self._heads(self.value(memory))
     )
 
   def step(
@@ -166,7 +165,7 @@ class Attention(nn.Module):
 
   def _attend(self, query, memory: KVCache, bias, deterministic=True):
     logits = jnp.einsum(
-        "bqhk,bhlk->bhql",
+        "bqhk,bhkl->bhql",
         query,
         memory.key,
         preferred_element_type=jnp.float32,
