@@ -1,0 +1,40 @@
+"""Exact speculative decoding in JAX (Leviathan, Kalman, Matias; ICML 2023)."""
+
+from specdec_jax.autoregressive import autoregressive_generate
+from specdec_jax.base import (
+    Context,
+    DecoderModel,
+    Draft,
+    Drafter,
+    GenerateOutput,
+    Prefill,
+    SpeculationStats,
+)
+from specdec_jax.config import SamplingConfig, SpeculativeConfig
+from specdec_jax.drafters import model_drafter
+from specdec_jax.sampling import Sampler
+from specdec_jax.speculative import speculative_generate
+from specdec_jax.statistics import acceptance_rate, block_efficiency
+from specdec_jax.verification import Verification, verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Context",
+    "DecoderModel",
+    "Draft",
+    "Drafter",
+    "GenerateOutput",
+    "Prefill",
+    "Sampler",
+    "SamplingConfig",
+    "SpeculationStats",
+    "SpeculativeConfig",
+    "Verification",
+    "acceptance_rate",
+    "autoregressive_generate",
+    "block_efficiency",
+    "model_drafter",
+    "speculative_generate",
+    "verify",
+]
