@@ -17,8 +17,8 @@ class Row(NamedTuple):
 def has_origin(origin: str, wanted: Sequence[str]) -> bool:
   """Whether `origin` is one of `wanted`, or lies below one of them."""
   return any(
-      origin == each or origin.startswith((f"{each}:", f"{each}/"))
-      for each in wanted
+    origin == each or origin.startswith((f"{each}:", f"{each}/"))
+    for each in wanted
   )
 
 
@@ -32,12 +32,12 @@ def read(path: str, origins: Sequence[str] = ()) -> Iterator[Row]:
 
   Raises:
     FileNotFoundError: If there is no such file.
-    ValueError: If a row has not three columns.
+    ValueError: If a row does not have three columns.
   """
   if not os.path.isfile(path):
     raise FileNotFoundError(
-        f"There is no parallel text at {path!r}; give a TSV (.tsv or .tsv.gz)"
-        " with the columns source, target and origin."
+      f"There is no parallel text at {path!r}; give a TSV (.tsv or .tsv.gz)"
+      " with the columns source, target and origin."
     )
   opener = gzip.open if path.endswith(".gz") else open
   with opener(path, "rt", encoding="utf-8", newline="\n") as lines:
@@ -45,8 +45,8 @@ def read(path: str, origins: Sequence[str] = ()) -> Iterator[Row]:
       cells = line.rstrip("\n").split("\t")
       if len(cells) != 3:
         raise ValueError(
-            f"{path}, line {number}: {len(cells)} columns; there must be 3"
-            " (source, target, origin), separated by tabs."
+          f"{path}, line {number}: {len(cells)} columns; there must be 3"
+          " (source, target, origin), separated by tabs."
         )
       if not origins or has_origin(cells[2], origins):
         yield Row(*cells)

@@ -44,12 +44,12 @@ class Batching:
     object.__setattr__(self, "widths", tuple(self.widths))
     if list(self.widths) != sorted(set(self.widths)) or not self.widths:
       raise ValueError(
-          f"widths is {self.widths}; give bucket widths in ascending order."
+        f"widths is {self.widths}; give bucket widths in ascending order."
       )
     if self.tokens < self.widths[-1]:
       raise ValueError(
-          f"tokens is {self.tokens}, less than one row of the widest bucket"
-          f" ({self.widths[-1]}); raise tokens or drop the bucket."
+        f"tokens is {self.tokens}, less than one row of the widest bucket"
+        f" ({self.widths[-1]}); raise tokens or drop the bucket."
       )
 
 
@@ -61,9 +61,9 @@ class Batches:
   """
 
   def __init__(
-      self,
-      examples: Sequence[tuple[Sequence[int], Sequence[int]]],
-      batching: Batching,
+    self,
+    examples: Sequence[tuple[Sequence[int], Sequence[int]]],
+    batching: Batching,
   ):
     """Sorts examples into buckets.
 
@@ -80,21 +80,20 @@ class Batches:
     longest = np.array([max(len(s), len(t)) for s, t in examples], np.int64)
     if longest.size and longest.max() > batching.widths[-1]:
       raise ValueError(
-          f"An example has {longest.max()} tokens, more than the widest bucket"
-          f" ({batching.widths[-1]}); drop such examples or add a width."
+        f"An example has {longest.max()} tokens, more than the widest bucket"
+        f" ({batching.widths[-1]}); drop such examples or add a width."
       )
     bucket = np.searchsorted(batching.widths, longest)
     self._buckets = [
-        np.flatnonzero(bucket == i) for i in range(len(batching.widths))
+      np.flatnonzero(bucket == i) for i in range(len(batching.widths))
     ]
     self.per_epoch = sum(
-        len(indices) // self._rows(i)
-        for i, indices in enumerate(self._buckets)
+      len(indices) // self._rows(i) for i, indices in enumerate(self._buckets)
     )
     if not self.per_epoch:
       raise ValueError(
-          f"{len(examples)} examples do not fill one batch of"
-          f" {batching.tokens} tokens; lower tokens or give more text."
+        f"{len(examples)} examples do not fill one batch of"
+        f" {batching.tokens} tokens; lower tokens or give more text."
       )
     self._epoch, self._plan = -1, []
 
@@ -113,13 +112,20 @@ class Batches:
       rows = self._rows(i)
       for start in range(0, len(indices), rows):
         batch = self._pad(
-            self._batching.widths[i], indices[start : start + rows]
+          self._batching.widths[i], indices[start : start + rows]
         )
         missing = rows - len(batch.inputs)
         batches.append(
-            Batch(*(np.pad(each, ((0, missing), (0, 0)),
-                           constant_values=self._batching.pad_id)
-                    for each in batch))
+          Batch(
+            *(
+              np.pad(
+                each,
+                ((0, missing), (0, 0)),
+                constant_values=self._batching.pad_id,
+              )
+              for each in batch
+            )
+          )
         )
     return batches
 
@@ -139,9 +145,7 @@ class Batches:
   def _pad(self, width: int, indices) -> Batch:
     sides = []
     for side in range(2):
-      padded = np.full(
-          (len(indices), width), self._batching.pad_id, np.int32
-      )
+      padded = np.full((len(indices), width), self._batching.pad_id, np.int32)
       for row, index in enumerate(indices):
         tokens = self._examples[index][side]
         padded[row, : len(tokens)] = tokens

@@ -11,12 +11,12 @@ from specdec_jax.array_typing import Array, Bool, Float, Int
 
 
 def cross_entropy(
-    logits: Float[Array, "B T V"],
-    targets: Int[Array, "B T"],
-    mask: Bool[Array, "B T"],
-    *,
-    z_loss: float = 0.0,
-    label_smoothing: float = 0.0,
+  logits: Float[Array, "B T V"],
+  targets: Int[Array, "B T"],
+  mask: Bool[Array, "B T"],
+  *,
+  z_loss: float = 0.0,
+  label_smoothing: float = 0.0,
 ) -> Float[Array, ""]:
   """Sums -log p(target) over the unmasked positions.
 
@@ -40,9 +40,9 @@ def cross_entropy(
 
 
 def distillation(
-    logits: Float[Array, "B T V"],
-    teacher_logits: Float[Array, "B T V"],
-    mask: Bool[Array, "B T"],
+  logits: Float[Array, "B T V"],
+  teacher_logits: Float[Array, "B T V"],
+  mask: Bool[Array, "B T"],
 ) -> Float[Array, ""]:
   """Sums KL(teacher || student) over the unmasked positions."""
   log_q = jax.nn.log_softmax(logits.astype(jnp.float32))

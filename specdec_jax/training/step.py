@@ -47,59 +47,42 @@ def shift_right(targets: Int[Array, "B T"]) -> Int[Array, "B T"]:
 
 
 def token_logits(
-    model: T5Model,
-    params: Params,
-    inputs: Int[Array, "B S"],
-    targets: Int[Array, "B T"],
-    *,
-    dropout_key: Key[Array, ""] | None = None,
+  model: T5Model,
+  params: Params,
+  inputs: Int[Array, "B S"],
+  targets: Int[Array, "B T"],
+  *,
+  dropout_key: Key[Array, ""] | None = None,
 ) -> Float[Array, "B T V"]:
   """Returns teacher-forced logits, with dropout where there is a key."""
   rngs = {} if dropout_key is None else {"dropout": dropout_key}
   return model.module.apply(
-      {"params": params},
-      inputs,
-      shift_right(targets),
-      deterministic=dropout_key is None,
-      rngs=rngs,
+    {"params": params},
+    inputs,
+    shift_right(targets),
+    deterministic=dropout_key is None,
+    rngs=rngs,
   )
 
 
 def init(
-    model: T5Model,
-    optimizer: optax.GradientTransformation,
-    key: Key[Array, ""],
-    *,
-    embedding_scale: float = 1.0,
+  model: T5Model,
+  optimizer: optax.GradientTransformation,
+  key: Key[Array, ""],
 ) -> TrainState:
-  """Returns the state before the first step.
-
-  Args:
-    model: The model to train.
-    optimizer: Its optimizer.
-    key: For the initial parameters.
-    embedding_scale: Factor on the initial embedding, which T5 draws with a
-      deviation of 1: tuned for Adafactor, large for Adam's equal steps.
-  """
+  """Returns the state before the first step."""
   params = model.init(key)
-  embedder = params["token_embedder"]
-  params = {
-      **params,
-      "token_embedder": {
-          "embedding": embedder["embedding"] * embedding_scale
-      },
-  }
   return TrainState(params, optimizer.init(params), jnp.zeros((), jnp.int32))
 
 
 def make_train_step(
-    model: T5Model,
-    optimizer: optax.GradientTransformation,
-    *,
-    z_loss: float = 0.0,
-    label_smoothing: float = 0.0,
-    teacher: T5Model | None = None,
-    distillation_weight: float = 0.0,
+  model: T5Model,
+  optimizer: optax.GradientTransformation,
+  *,
+  z_loss: float = 0.0,
+  label_smoothing: float = 0.0,
+  teacher: T5Model | None = None,
+  distillation_weight: float = 0.0,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
   """Returns `step(state, inputs, targets, key, teacher_params)`, jitted.
 
@@ -118,11 +101,11 @@ def make_train_step(
 
   def objective(params, inputs, targets, key, teacher_params):
     logits = token_logits(
-        model,
-        params,
-        inputs,
-        targets,
-        dropout_key=key if use_dropout else None,
+      model,
+      params,
+      inputs,
+      targets,
+      dropout_key=key if use_dropout else None,
     )
     mask = targets > 0
     tokens = jnp.maximum(mask.sum(), 1)
@@ -130,43 +113,43 @@ def make_train_step(
     total = plain
     if z_loss or label_smoothing:
       total = (
-          losses.cross_entropy(
-              logits,
-              targets,
-              mask,
-              z_loss=z_loss,
-              label_smoothing=label_smoothing,
-          )
-          / tokens
+        losses.cross_entropy(
+          logits,
+          targets,
+          mask,
+          z_loss=z_loss,
+          label_smoothing=label_smoothing,
+        )
+        / tokens
       )
     if teacher is not None and distillation_weight:
       wanted = jax.lax.stop_gradient(
-          token_logits(teacher, teacher_params, inputs, targets)
+        token_logits(teacher, teacher_params, inputs, targets)
       )
       divergence = losses.distillation(logits, wanted, mask) / tokens
       total = (
-          1 - distillation_weight
+        1 - distillation_weight
       ) * total + distillation_weight * divergence
     return total, (plain, tokens)
 
   @functools.partial(jax.jit, donate_argnums=0)
   def step(state, inputs, targets, key, teacher_params=None):
     (_, (plain, tokens)), gradients = jax.value_and_grad(
-        objective, has_aux=True
+      objective, has_aux=True
     )(
-        state.params,
-        inputs,
-        targets,
-        jax.random.fold_in(key, state.step),
-        teacher_params,
+      state.params,
+      inputs,
+      targets,
+      jax.random.fold_in(key, state.step),
+      teacher_params,
     )
     updates, opt_state = optimizer.update(
-        gradients, state.opt_state, state.params
+      gradients, state.opt_state, state.params
     )
     params = optax.apply_updates(state.params, updates)
     return (
-        TrainState(params, opt_state, state.step + 1),
-        Metrics(plain, tokens, optax.global_norm(gradients)),
+      TrainState(params, opt_state, state.step + 1),
+      Metrics(plain, tokens, optax.tree.norm(gradients)),
     )
 
   return step
