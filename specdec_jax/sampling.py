@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Bool, Float, Int
-from specdec_jax.config import MIN_TEMPERATURE, SamplingConfig
+from specdec_jax.config import MIN_TEMPERATURE
 
 _BLOCK = 128  # Vocabulary entries summed before the cumulative sum.
 
@@ -40,11 +40,6 @@ class Sampler:
   top_k: int = dataclasses.field(metadata={"static": True})
   top_p: float = dataclasses.field(metadata={"static": True})
   greedy: bool = dataclasses.field(metadata={"static": True})
-
-  @classmethod
-  def create(cls, config: SamplingConfig, temperature: Float[Array, "B"]):
-    """Returns the sampler of `config` at these per-row temperatures."""
-    return cls(temperature, config.top_k, config.top_p, config.greedy)
 
   def probs(self, logits: Float[Array, "B Q V"]) -> Float[Array, "B Q V"]:
     """Standardises logits into the probabilities to draw from.
@@ -103,22 +98,32 @@ def sample(
   batch, size = weights.shape
   blocks = jnp.pad(weights, ((0, 0), (0, -size % _BLOCK)))
   blocks = blocks.reshape(batch, -1, _BLOCK)
-  ends = jnp.cumsum(jnp.sum(blocks, axis=-1), axis=-1)
+  sums = jnp.sum(blocks, axis=-1)
+  ends = jnp.cumsum(sums, axis=-1)
   goal = uniform[:, None] * ends[:, -1:]
-  # The first block that ends beyond the goal has a positive sum.
-  block = jnp.minimum(jnp.sum(ends <= goal, axis=-1), ends.shape[-1] - 1)
-  row = jnp.take_along_axis(blocks, block[:, None, None], axis=1)[:, 0]
+  block = _crossing(sums, ends, goal)[:, None]
+  row = jnp.take_along_axis(blocks, block[..., None], axis=1)[:, 0]
   starts = jnp.pad(ends, ((0, 0), (1, 0)))[:, :-1]
-  start = jnp.take_along_axis(starts, block[:, None], axis=1)
-  inside = jnp.sum(start + jnp.cumsum(row, axis=-1) <= goal, axis=-1)
-  # Rounding can let the goal pass the last entry of its block that has
-  # weight, or stop before the first; both neighbours are a rounding away.
-  index = jnp.arange(_BLOCK)
-  has_weight = row > 0
-  last = jnp.max(jnp.where(has_weight, index, 0), axis=-1)
-  first = jnp.min(jnp.where(has_weight, index, _BLOCK - 1), axis=-1)
-  inside = jnp.clip(inside, first, last)
-  return jnp.minimum(block * _BLOCK + inside, size - 1).astype(jnp.int32)
+  start = jnp.take_along_axis(starts, block, axis=1)
+  inside = _crossing(row, start + jnp.cumsum(row, axis=-1), goal)
+  return jnp.minimum(block[:, 0] * _BLOCK + inside, size - 1)
+
+
+def _crossing(
+    weights: Float[Array, "B W"],
+    ends: Float[Array, "B W"],
+    goal: Float[Array, "B 1"],
+) -> Int[Array, "B"]:
+  """The first entry with weight that ends beyond the goal, or the last.
+
+  Entries without weight are left out by name: a parallel cumulative sum adds
+  in an order of its own, and its rounding can step up, or down, at a zero.
+  """
+  index = jax.lax.broadcasted_iota(jnp.int32, weights.shape, 1)
+  has_weight = weights > 0
+  last = jnp.max(jnp.where(has_weight, index, 0), axis=1, keepdims=True)
+  crosses = has_weight & (ends > goal)
+  return jnp.min(jnp.where(crosses, index, last), axis=1)
 
 
 def _keep(

@@ -122,7 +122,7 @@ class Attention(nn.Module):
       self,
       x: Float[Array, "B T D"],
       memory: Float[Array, "B S D"],
-      bias: Float[Array, "b h T S"],
+      bias: Float[Array, "#B h #T S"],
       deterministic: bool = True,
   ) -> Float[Array, "B T D"]:
     """Attends from `x` to `memory`; `bias` holds mask and position biases."""
@@ -153,7 +153,7 @@ class Attention(nn.Module):
       self,
       x: Float[Array, "B Q D"],
       memory: KVCache,
-      bias: Float[Array, "B h Q S"],
+      bias: Float[Array, "B h #Q S"],
   ) -> Float[Array, "B Q D"]:
     """Attends to keys and values that never change."""
     return self._attend(self._heads(self.query(x)), memory, bias)
