@@ -6,20 +6,16 @@ leaves a line per text in outputs.jsonl and a summary in report.json.
 """
 
 import dataclasses
-import hashlib
-import json
 import pathlib
 from typing import Any
-
-from rich.console import Console
-from rich.progress import Progress
 
 import specdec_jax as sd
 from experiments import compilation_cache, gin_cli
 from experiments.batching import encode, example_keys, make_batches
 from experiments.decode import decode_batch
 from experiments.pair import PairConfig
-from experiments.records import Records, write_json
+from experiments.progress import progress_bar
+from experiments.records import Records, checksum, write_json
 from experiments.report import make_report
 from experiments.task import Task
 from experiments.terminal import make_console, show_decoding, show_report
@@ -101,7 +97,7 @@ def run(
       OUTPUTS,
       {
           "pair": dataclasses.asdict(pair) | {"weights": models.checksum()},
-          "task": dataclasses.asdict(task) | {"texts": _checksum(examples)},
+          "task": dataclasses.asdict(task) | {"texts": checksum(examples)},
           "config": dataclasses.asdict(config),
           "max_input_length": max_input_length,
           "batch_size": batch_size,
@@ -143,10 +139,9 @@ def run(
     batches = []
   if records.done:
     console.print(f"{len(records.done)} texts were decoded before.")
-  with _progress() as progress:
-    bar = progress.add_task(
-        "decoding", total=len(examples), completed=len(records.done)
-    )
+  with progress_bar(
+      "decoding", total=len(examples), done=len(records.done)
+  ) as advance:
     for batch in batches:
       records.append(
           decode_batch(
@@ -158,19 +153,18 @@ def run(
               compare=compare_with_baseline,
           )
       )
-      progress.advance(bar, batch.size)
+      advance(batch.size)
 
   timing = None
   if timing_repeats:
-    with _progress() as progress:
-      bar = progress.add_task("timing", total=timing_repeats + 1)
+    with progress_bar("timing", total=timing_repeats + 1) as advance:
       timing = time_pair(
           models,
           batches_of(_spread(len(examples), timing_examples)),
           config=config,
           seed=seed,
           repeats=timing_repeats,
-          on_progress=lambda: progress.advance(bar),
+          on_progress=lambda: advance(1),
       )
 
   report = make_report(
@@ -215,15 +209,6 @@ def _spread(num_examples: int, count: int) -> list[int]:
   """Returns indices of `count` texts, or of all, evenly spread."""
   count = min(count, num_examples)
   return [i * num_examples // count for i in range(count)]
-
-
-def _checksum(examples) -> str:
-  return hashlib.sha256(json.dumps(examples).encode()).hexdigest()
-
-
-def _progress() -> Progress:
-  # On standard error, so that the results can be piped on their own.
-  return Progress(console=Console(stderr=True), transient=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import inspect
 import logging
 import pathlib
 import sys
+import tokenize
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,8 +61,7 @@ def main(
     for file in flags.gin_file:
       gin.parse_config_file(file)
     for binding in flags.bindings:
-      _check_macro(gin, binding)
-      gin.parse_config(binding)
+      _bind(gin, binding)
     if flags.output_dir is not None:
       gin.bind_parameter(f"{name}.output_dir", flags.output_dir)
     _check_required(gin, run, name)
@@ -114,17 +114,23 @@ def _rewrite(argument: str, parser: argparse.ArgumentParser) -> str:
   return "--gin_bindings=" + argument.removeprefix("--gin.")
 
 
-def _check_macro(gin, binding: str) -> None:
-  """Refuses to define a macro that no file has: gin would ignore it."""
+def _bind(gin, binding: str) -> None:
   macro = binding.split("=", 1)[0].strip()
-  if "." in macro or "/" in macro:
-    return
+  if "." not in macro and "/" not in macro:
+    # gin would take a macro that no file has, and ignore it.
+    try:
+      gin.query_parameter(f"{macro}/gin.macro.value")
+    except ValueError as error:
+      raise ValueError(
+          f"--gin.{binding}: no gin file has a macro {macro}. Set one that a"
+          " --gin_file defines, or an argument, as in --gin.generate.seed=1."
+      ) from error
   try:
-    gin.query_parameter(f"{macro}/gin.macro.value")
-  except ValueError as error:
+    gin.parse_config(binding)
+  except (SyntaxError, tokenize.TokenError) as error:
     raise ValueError(
-        f"--gin.{binding}: no gin file has a macro {macro}. Set one that a"
-        " --gin_file defines, or an argument, as in --gin.generate.seed=1."
+        f"--gin.{binding}: the value is no Python literal. Text has quotes of"
+        " its own: --gin.NAME='\"text\"'."
     ) from error
 
 

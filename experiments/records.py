@@ -1,11 +1,17 @@
 """JSON files that survive an interruption."""
 
+import hashlib
 import json
 import os
 import pathlib
 from typing import Any
 
 MANIFEST = "manifest.json"
+
+
+def checksum(value: Any) -> str:
+  """Returns a short name of anything that JSON can hold."""
+  return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
