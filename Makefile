@@ -32,7 +32,7 @@ test: $(VENV)/dev.stamp
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --select I --fix .
