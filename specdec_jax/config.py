@@ -17,27 +17,23 @@ MIN_TEMPERATURE = 1e-4
 
 
 def _per_row(name: str, value: Any, kind: type) -> Any:
-  """Returns `value` as a Python scalar or as a tuple of them."""
+  """Returns one number, or one per row as a tuple, of the wanted kind."""
   array = np.asarray(value)
-  if array.ndim > 1:
-    raise ValueError(
-        f"{name} has shape {array.shape}; give one number, or one per row."
-    )
-  wanted = np.integer if kind is int else (np.integer, np.floating)
-  if not array.size or not any(
-      np.issubdtype(array.dtype, each)
-      for each in (wanted if isinstance(wanted, tuple) else (wanted,))
-  ):
+  is_number = np.issubdtype(array.dtype, np.integer) or (
+      kind is float and np.issubdtype(array.dtype, np.floating)
+  )
+  if not is_number or array.ndim > 1 or not array.size:
     raise ValueError(
         f"{name} is {value!r}; give one {kind.__name__}, or one per row."
     )
-  if array.ndim == 0:
-    return kind(array)
-  return tuple(kind(each) for each in array)
+  return tuple(map(kind, array)) if array.ndim else kind(array)
 
 
-def _lowest(value: float | tuple[float, ...]) -> float:
-  return min(value) if isinstance(value, tuple) else value
+def _integer(name: str, value: Any) -> int:
+  """Returns an integer as Python's own, so that configs compare by value."""
+  if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+    raise ValueError(f"{name} is {value!r}; it must be an integer.")
+  return int(value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,42 +56,29 @@ class SamplingConfig:
   top_p: float = 1.0
 
   def __post_init__(self):
-    object.__setattr__(
-        self, "temperature", _per_row("temperature", self.temperature, float)
-    )
-    lowest = _lowest(self.temperature)
-    if not all(
-        math.isfinite(each)
-        for each in np.atleast_1d(np.asarray(self.temperature))
-    ):
-      raise ValueError(
-          f"temperature is {self.temperature}; it must be finite. For greedy"
-          " decoding set temperature=0."
-      )
-    if lowest < 0:
-      raise ValueError(
-          f"temperature is {lowest}; it must be 0 (greedy) or positive."
-      )
-    if isinstance(self.top_k, bool) or int(self.top_k) != self.top_k:
-      raise ValueError(f"top_k is {self.top_k!r}; it must be an integer.")
-    if self.top_k < 0:
-      raise ValueError(
-          f"top_k is {self.top_k}; it must be 0 (off) or positive."
-      )
+    temperature = _per_row("temperature", self.temperature, float)
+    for each in np.atleast_1d(temperature):
+      if not (math.isfinite(each) and each >= 0):
+        raise ValueError(
+            f"temperature is {each}; it must be 0 (greedy) or positive, and"
+            " finite."
+        )
+    top_k = _integer("top_k", self.top_k)
+    if top_k < 0:
+      raise ValueError(f"top_k is {top_k}; it must be 0 (off) or positive.")
     if not 0.0 <= self.top_p <= 1.0:
       raise ValueError(
           f"top_p is {self.top_p}; it must lie in [0, 1], where both ends"
           " turn it off."
       )
-    object.__setattr__(self, "top_k", int(self.top_k))
+    object.__setattr__(self, "temperature", temperature)
+    object.__setattr__(self, "top_k", top_k)
     object.__setattr__(self, "top_p", float(self.top_p))
 
   @property
   def greedy(self) -> bool:
     """Whether every row decodes greedily, known before the compilation."""
-    temperature = self.temperature
-    highest = max(temperature) if isinstance(temperature, tuple) else temperature
-    return highest <= MIN_TEMPERATURE
+    return bool(np.max(self.temperature) <= MIN_TEMPERATURE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,46 +105,31 @@ class SpeculativeConfig:
   num_decodes: int = 1
 
   def __post_init__(self):
-    for name in ("gamma", "pad_id", "num_decodes"):
-      value = getattr(self, name)
-      if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise ValueError(f"{name} is {value!r}; it must be an integer.")
-      object.__setattr__(self, name, int(value))
-    if self.gamma < 0:
+    if self.eos_id is None:
+      object.__setattr__(self, "eos_id", -1)
+    for name, lowest, meaning in (
+        ("gamma", 0, "0 (no speculation) or positive"),
+        ("eos_id", -1, "a token id, or -1 for none"),
+        ("pad_id", 0, "a token id"),
+        ("num_decodes", 1, "at least 1"),
+    ):
+      value = _integer(name, getattr(self, name))
+      if value < lowest:
+        raise ValueError(f"{name} is {value}; it must be {meaning}.")
+      object.__setattr__(self, name, value)
+    budgets = _per_row("max_new_tokens", self.max_new_tokens, int)
+    if np.min(budgets) < 1:
       raise ValueError(
-          f"gamma is {self.gamma}; it must be 0 (no speculation) or positive."
+          f"max_new_tokens is {np.min(budgets)}; every row needs room for at"
+          " least 1 token."
       )
-    object.__setattr__(
-        self,
-        "max_new_tokens",
-        _per_row("max_new_tokens", self.max_new_tokens, int),
-    )
-    if _lowest(self.max_new_tokens) < 1:
-      raise ValueError(
-          f"max_new_tokens is {_lowest(self.max_new_tokens)}; every row needs"
-          " room for at least 1 token."
-      )
+    object.__setattr__(self, "max_new_tokens", budgets)
     if not isinstance(self.sampling, SamplingConfig):
       raise ValueError(
           f"sampling is {self.sampling!r}; give a SamplingConfig."
-      )
-    if self.eos_id is None:
-      object.__setattr__(self, "eos_id", -1)
-    elif isinstance(self.eos_id, bool) or not isinstance(
-        self.eos_id, (int, np.integer)
-    ):
-      raise ValueError(f"eos_id is {self.eos_id!r}; it must be an integer.")
-    else:
-      object.__setattr__(self, "eos_id", int(self.eos_id))
-    if self.pad_id < 0:
-      raise ValueError(f"pad_id is {self.pad_id}; it must not be negative.")
-    if self.num_decodes < 1:
-      raise ValueError(
-          f"num_decodes is {self.num_decodes}; it must be at least 1."
       )
 
   @property
   def width(self) -> int:
     """Columns of the output: the largest budget of any row."""
-    budget = self.max_new_tokens
-    return max(budget) if isinstance(budget, tuple) else budget
+    return int(np.max(self.max_new_tokens))

@@ -18,22 +18,31 @@ from specdec_jax.array_typing import Array, Float, Int
 class KVCache:
   """Keys and values of one attention layer.
 
-  Heads come before positions, so that a step's two products contract over
-  contiguous memory.
+  Each is laid out as its product wants it, so that no step transposes a whole
+  buffer: logits are [Q, K] @ [K, L], the mix is [Q, L] @ [L, K].
 
   Attributes:
-    key: [B, H, L, K].
+    key: [B, H, K, L].
     value: [B, H, L, K].
   """
 
-  key: Float[Array, "B H L K"]
+  key: Float[Array, "B H K L"]
   value: Float[Array, "B H L K"]
 
   @classmethod
   def create(cls, batch, num_heads, length, head_dim, dtype) -> "KVCache":
     """Returns a buffer of zeros."""
-    shape = (batch, num_heads, length, head_dim)
-    return cls(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
+    return cls(
+        jnp.zeros((batch, num_heads, head_dim, length), dtype),
+        jnp.zeros((batch, num_heads, length, head_dim), dtype),
+    )
+
+  @classmethod
+  def of_sequence(
+      cls, key: Float[Array, "B L H K"], value: Float[Array, "B L H K"]
+  ) -> "KVCache":
+    """Returns the buffer that holds these and nothing else."""
+    return cls(key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3))
 
   def write(
       self,
@@ -53,9 +62,13 @@ class KVCache:
     rows = jnp.arange(batch)[:, None]
     slots = positions[:, None] + jnp.arange(num_tokens)
 
-    def overwrite(buffer, new):
-      return buffer.at[rows, :, slots].set(
-          new.astype(buffer.dtype), mode="drop", unique_indices=True
-      )
-
-    return KVCache(overwrite(self.key, key), overwrite(self.value, value))
+    key = key.astype(self.key.dtype)
+    value = value.astype(self.value.dtype)
+    return KVCache(
+        self.key.at[rows, :, :, slots].set(
+            key, mode="drop", unique_indices=True
+        ),
+        self.value.at[rows, :, slots].set(
+            value, mode="drop", unique_indices=True
+        ),
+    )

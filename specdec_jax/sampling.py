@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Bool, Float, Int
-from specdec_jax.config import MIN_TEMPERATURE, SamplingConfig
+from specdec_jax.config import MIN_TEMPERATURE
 
 _BLOCK = 128  # Vocabulary entries summed before the cumulative sum.
 
@@ -40,11 +40,6 @@ class Sampler:
   top_k: int = dataclasses.field(metadata={"static": True})
   top_p: float = dataclasses.field(metadata={"static": True})
   greedy: bool = dataclasses.field(metadata={"static": True})
-
-  @classmethod
-  def create(cls, config: SamplingConfig, temperature: Float[Array, "B"]):
-    """Returns the sampler of `config` at these per-row temperatures."""
-    return cls(temperature, config.top_k, config.top_p, config.greedy)
 
   def probs(self, logits: Float[Array, "B Q V"]) -> Float[Array, "B Q V"]:
     """Standardises logits into the probabilities to draw from.
@@ -71,6 +66,23 @@ class Sampler:
     if 0.0 < self.top_p < 1.0:
       probs = _keep(probs, probs >= _nucleus_edge(probs, self.top_p))
     return jnp.where(is_greedy, most_likely, probs)
+
+  def draw(
+      self, uniform: Float[Array, "B"], logits: Float[Array, "B 1 V"]
+  ) -> tuple[Int[Array, "B"], Float[Array, "B V"]]:
+    """Draws a token a row, and returns the law it was drawn from.
+
+    Args:
+      uniform: float32[B] in [0, 1), one independent number per row.
+      logits: float[B, 1, V].
+
+    Returns:
+      int32[B] and float32[B, V].
+    """
+    probs = self.probs(logits)[:, 0]
+    if self.greedy:
+      return argmax(logits)[:, 0], probs
+    return sample(uniform, probs), probs
 
 
 def argmax(values: Float[Array, "*batch V"]) -> Int[Array, "*batch"]:

@@ -122,7 +122,7 @@ class Attention(nn.Module):
       self,
       x: Float[Array, "B T D"],
       memory: Float[Array, "B S D"],
-      bias: Float[Array, "b h T S"],
+      bias: Float[Array, "#B h #T S"],
       deterministic: bool = True,
   ) -> Float[Array, "B T D"]:
     """Attends from `x` to `memory`; `bias` holds mask and position biases."""
@@ -132,9 +132,8 @@ class Attention(nn.Module):
 
   def fixed(self, memory: Float[Array, "B S D"]) -> KVCache:
     """Keys and values of a whole sequence, computed once."""
-    return KVCache(
-        self._heads(self.key(memory)).swapaxes(1, 2),
-        self._heads(self.value(memory)).swapaxes(1, 2),
+    return KVCache.of_sequence(
+        self._heads(self.key(memory)), self._heads(self.value(memory))
     )
 
   def step(
@@ -154,7 +153,7 @@ class Attention(nn.Module):
       self,
       x: Float[Array, "B Q D"],
       memory: KVCache,
-      bias: Float[Array, "B h Q S"],
+      bias: Float[Array, "B h #Q S"],
   ) -> Float[Array, "B Q D"]:
     """Attends to keys and values that never change."""
     return self._attend(self._heads(self.query(x)), memory, bias)
@@ -166,7 +165,7 @@ class Attention(nn.Module):
 
   def _attend(self, query, memory: KVCache, bias, deterministic=True):
     logits = jnp.einsum(
-        "bqhk,bhlk->bhql",
+        "bqhk,bhkl->bhql",
         query,
         memory.key,
         preferred_element_type=jnp.float32,

@@ -78,7 +78,7 @@ def full_bias(
 
 def line_of_biases(
     table: Float[Array, "H buckets"], length: int, *, max_distance: int
-) -> Float[Array, "H 2L"]:
+) -> Float[Array, "H LL"]:
   """The decoder's biases by distance, from the farthest past to the future.
 
   Args:
@@ -103,7 +103,7 @@ def line_of_biases(
 
 
 def step_bias(
-    line: Float[Array, "B H 2L"], positions: Int[Array, "B"], num_tokens: int
+    line: Float[Array, "B H LL"], positions: Int[Array, "B"], num_tokens: int
 ) -> Float[Array, "B H Q L"]:
   """The biases and the causal mask of a cached step.
 

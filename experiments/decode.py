@@ -1,0 +1,89 @@
+"""From batches to records: a JSON object per text."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+import specdec_jax as sd
+from experiments.batching import Batch, budgets, example_keys
+from experiments.pair import Pair
+from experiments.task import Example
+
+COUNTERS = (
+    "target_calls",
+    "drafted",
+    "examined",
+    "accepted",
+    "corrected",
+    "bonus",
+    "emitted",
+)
+
+
+def decode_batch(
+    pair: Pair,
+    batch: Batch,
+    examples: list[Example],
+    *,
+    config: sd.SpeculativeConfig,
+    seed: int,
+    compare: bool,
+) -> list[dict[str, Any]]:
+  """Decodes a batch.
+
+  Args:
+    pair: Who decodes.
+    batch: What.
+    examples: All texts; the batch says which are its own.
+    config: How.
+    seed: As in `example_keys`.
+    compare: Whether to decode with the target alone as well.
+
+  Returns:
+    A record per text; the README of this folder lists its fields.
+
+  Raises:
+    ValueError: If the target's logits were not finite.
+  """
+  config = dataclasses.replace(
+      config, max_new_tokens=budgets(batch, config.max_new_tokens)
+  )
+  keys = example_keys(seed, batch)
+  output = jax.device_get(pair.speculative(keys, batch.inputs, config))
+  equal = [None] * batch.size
+  if compare:
+    baseline = jax.device_get(pair.baseline(keys, batch.inputs, config))
+    equal = np.all(output.tokens == baseline.tokens, axis=1).tolist()
+  records = []
+  for row, index in enumerate(batch.indices):
+    log_prob = float(output.log_probs[row])
+    if not math.isfinite(log_prob):
+      raise ValueError(
+          f"Text {index} (line {examples[index].line}) has log_prob"
+          f" {log_prob}: the target's logits are not finite. Check its"
+          " weights; large models need dtype='float32' or 'bfloat16'."
+      )
+    ids = output.tokens[row, : output.lengths[row]].tolist()
+    statistics = jax.tree.map(lambda x, row=row: x[row], output.stats)
+    records.append(
+        {
+            "index": index,
+            "line": examples[index].line,
+            "input": examples[index].text,
+            "output": pair.vocabulary.decode(ids),
+            "ids": ids,
+            "log_prob": log_prob,
+            "finished": ids[-1] == config.eos_id,
+            "equal_to_baseline": equal[row],
+            "statistics": {
+                **{name: int(getattr(statistics, name)) for name in COUNTERS},
+                "accepted_histogram": statistics.accepted_histogram.tolist(),
+                "acceptance_rate": sd.acceptance_rate(statistics),
+                "block_efficiency": sd.block_efficiency(statistics),
+            },
+        }
+    )
+  return records

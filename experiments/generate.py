@@ -1,0 +1,220 @@
+"""Decodes texts speculatively, and reports what it brought.
+
+    python -m experiments.generate --gin_file=demo.gin
+
+leaves a line per text in outputs.jsonl and a summary in report.json.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import specdec_jax as sd
+from experiments import compilation_cache, gin_cli
+from experiments.batching import encode, example_keys, make_batches
+from experiments.decode import decode_batch
+from experiments.pair import PairConfig
+from experiments.progress import progress_bar
+from experiments.records import Records, checksum, write_json
+from experiments.report import make_report
+from experiments.task import Task
+from experiments.terminal import make_console, show_decoding, show_report
+from experiments.timing import time_pair
+from experiments.trace import trace
+
+OUTPUTS = "outputs.jsonl"
+REPORT = "report.json"
+
+
+def run(
+    *,
+    pair: PairConfig,
+    task: Task,
+    config: sd.SpeculativeConfig,
+    output_dir: str,
+    max_input_length: int,
+    batch_size: int = 1,
+    input_length_multiple: int = 32,
+    seed: int = 0,
+    compare_with_baseline: bool = True,
+    timing_repeats: int = 0,
+    timing_examples: int = 20,
+    show_examples: int = 0,
+    resume: bool = True,
+) -> dict[str, Any]:
+  """Decodes a task's texts with a pair of models.
+
+  Args:
+    pair: The models.
+    task: The texts.
+    config: How to decode.
+    output_dir: Where the results go. If an interrupted run of the same
+      configuration left its outputs there, this one goes on from them.
+    max_input_length: Most tokens of a text, EOS included; longer ones are
+      refused before anything is decoded.
+    batch_size: Texts that are decoded side by side.
+    input_length_multiple: Inputs are padded to a multiple of it; the larger,
+      the fewer programs are compiled.
+    seed: For temperatures above 0. A text's output follows from it and from
+      the text's index, however the texts are batched.
+    compare_with_baseline: Whether to decode without speculation too, and to
+      compare the tokens. Done where they must be equal: if decoding is greedy
+      and in float32.
+    timing_repeats: How often to time both ways of decoding; 0 is not at all.
+    timing_examples: How many texts to time them on, spread over the task.
+    show_examples: How many decodings to show round by round.
+    resume: Whether to go on from outputs that are there; otherwise they are
+      overwritten.
+
+  Returns:
+    The report.
+  """
+  _check(
+      config,
+      positive={
+          "max_input_length": max_input_length,
+          "batch_size": batch_size,
+          "input_length_multiple": input_length_multiple,
+          "timing_examples": timing_examples,
+      },
+      not_negative={
+          "timing_repeats": timing_repeats,
+          "show_examples": show_examples,
+      },
+  )
+  vocabulary = pair.load_vocabulary()
+  examples = task.read()
+  encoded = encode(
+      examples,
+      vocabulary,
+      max_input_length=max_input_length,
+      source=task.path,
+  )
+  compare_with_baseline &= config.sampling.greedy and pair.dtype == "float32"
+  models = pair.load()
+  records = Records(
+      output_dir,
+      OUTPUTS,
+      {
+          "pair": dataclasses.asdict(pair) | {"weights": models.checksum()},
+          "task": dataclasses.asdict(task) | {"texts": checksum(examples)},
+          "config": dataclasses.asdict(config),
+          "max_input_length": max_input_length,
+          "batch_size": batch_size,
+          "input_length_multiple": input_length_multiple,
+          "seed": seed,
+          "compare_with_baseline": compare_with_baseline,
+      },
+      resume=resume,
+  )
+
+  def batches_of(indices, size=batch_size):
+    return make_batches(
+        encoded,
+        indices,
+        batch_size=size,
+        length_multiple=input_length_multiple,
+    )
+
+  console = make_console()
+  console.print(
+      f"{pair.name}: target {pair.target}, draft {pair.draft}\n"
+      f"{task.name}: {len(examples)} texts from {task.path}"
+  )
+  for batch in batches_of(_spread(len(examples), show_examples), size=1):
+    index = batch.indices[0]
+    rounds = trace(
+        example_keys(seed, batch), batch.inputs, pair=models, config=config
+    )
+    show_decoding(console, examples[index].text, rounds, vocabulary)
+
+  batches = batches_of(range(len(examples)))
+  # Batches are decoded whole: an interrupted one is decoded again, so that
+  # its rows have the neighbours, and so the last bits, they would have had.
+  done = len(records.done) // batch_size
+  if len(records.done) < len(examples):
+    records.keep(done * batch_size)
+    batches = batches[done:]
+  else:
+    batches = []
+  if records.done:
+    console.print(f"{len(records.done)} texts were decoded before.")
+  with progress_bar(
+      "decoding", total=len(examples), done=len(records.done)
+  ) as advance:
+    for batch in batches:
+      records.append(
+          decode_batch(
+              models,
+              batch,
+              examples,
+              config=config,
+              seed=seed,
+              compare=compare_with_baseline,
+          )
+      )
+      advance(batch.size)
+
+  timing = None
+  if timing_repeats:
+    with progress_bar("timing", total=timing_repeats + 1) as advance:
+      timing = time_pair(
+          models,
+          batches_of(_spread(len(examples), timing_examples)),
+          config=config,
+          seed=seed,
+          repeats=timing_repeats,
+          on_progress=lambda: advance(1),
+      )
+
+  report = make_report(
+      records.done,
+      timing,
+      pair=models,
+      task=task,
+      config=config,
+      batch_size=batch_size,
+      seed=seed,
+  )
+  report_path = pathlib.Path(output_dir) / REPORT
+  write_json(report_path, report)
+  show_report(console, report)
+  console.print(f"Outputs: {records.path}\nReport: {report_path}")
+  return report
+
+
+def _check(config, positive: dict[str, int], not_negative: dict[str, int]):
+  for name, value in {**positive, **not_negative}.items():
+    lowest = 1 if name in positive else 0
+    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+      raise ValueError(
+          f"{name} is {value!r}; it must be an integer, at least {lowest}."
+      )
+  if config.num_decodes != 1:
+    raise ValueError(
+        f"num_decodes is {config.num_decodes}; a text has one output here, so"
+        " set SpeculativeConfig.num_decodes=1."
+    )
+  for name, value in (
+      ("max_new_tokens", config.max_new_tokens),
+      ("temperature", config.sampling.temperature),
+  ):
+    if isinstance(value, tuple):
+      raise ValueError(
+          f"{name} is {value}; give one number, which holds for every text."
+      )
+
+
+def _spread(num_examples: int, count: int) -> list[int]:
+  """Returns indices of `count` texts, or of all, evenly spread."""
+  count = min(count, num_examples)
+  return [i * num_examples // count for i in range(count)]
+
+
+if __name__ == "__main__":
+  compilation_cache.enable()
+  gin_cli.main(
+      run,
+      name="generate",
+      configurables=(PairConfig, Task, sd.SpeculativeConfig, sd.SamplingConfig),
+  )

@@ -1,0 +1,178 @@
+"""A target, a draft and the vocabulary that they share."""
+
+import dataclasses
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import specdec_jax as sd
+from experiments.paths import resolve
+from specdec_jax.array_typing import Array, Int, Key, Params
+
+
+@dataclasses.dataclass(frozen=True)
+class PairConfig:
+  """Where a pair lies.
+
+  Attributes:
+    name: What to call it in reports.
+    target: The target's checkpoint, anything that `t5.load` reads.
+    draft: The draft's; None if nothing is drafted (gamma = 0).
+    vocabulary: The SentencePiece model; None for spiece.model in the target's
+      folder, where Hugging Face keeps it.
+    draft_vocabulary: The draft's own, to be checked against the target's;
+      None for spiece.model in the draft's folder, if there is one.
+    extra_ids: As in `SentencePieceVocabulary`.
+    target_config: The target's published size, such as "t5_1_1_xxl", if the
+      checkpoint itself does not tell its shape.
+    draft_config: The draft's.
+    dtype: What both models compute in, "float32" or "bfloat16".
+  """
+
+  name: str
+  target: str
+  draft: str | None
+  vocabulary: str | None = None
+  draft_vocabulary: str | None = None
+  extra_ids: int = 0
+  target_config: str | None = None
+  draft_config: str | None = None
+  dtype: str = "float32"
+
+  def load_vocabulary(self):
+    """Reads the vocabulary, before any weights.
+
+    Raises:
+      FileNotFoundError: If it is not there.
+      ValueError: If it is not T5's, or the draft has another.
+    """
+    from specdec_jax.t5 import vocabulary as t5_vocabulary
+
+    def read(path):
+      return t5_vocabulary.SentencePieceVocabulary(
+          path, extra_ids=self.extra_ids
+      )
+
+    vocabulary = read(
+        resolve(self.vocabulary or _beside(self.target, "spiece.model"))
+    )
+    draft_path = self.draft_vocabulary
+    if draft_path is None and self.draft is not None:
+      path = _beside(self.draft, "spiece.model")
+      draft_path = path if _is_file(resolve(path)) else None
+    if draft_path is not None:
+      t5_vocabulary.check_same_tokens(vocabulary, read(resolve(draft_path)))
+    return vocabulary
+
+  def load(self) -> "Pair":
+    """Reads vocabulary and weights, and checks that they fit together.
+
+    Raises:
+      FileNotFoundError: If something is not there.
+      ValueError: If something does not fit; see also `t5.load`.
+    """
+    from specdec_jax import t5
+    from specdec_jax.t5.vocabulary import check_model_size
+
+    vocabulary = self.load_vocabulary()
+    target, target_params = t5.load(
+        self.target_config, resolve(self.target), dtype=self.dtype
+    )
+    check_model_size(vocabulary, target.vocab_size, self.target)
+    if self.draft is None:
+      return Pair(self, vocabulary, target, target_params, None, None)
+    draft, draft_params = t5.load(
+        self.draft_config, resolve(self.draft), dtype=self.dtype
+    )
+    # What both models have beyond the one vocabulary is padding.
+    check_model_size(vocabulary, draft.vocab_size, self.draft)
+    return Pair(self, vocabulary, target, target_params, draft, draft_params)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+  """A pair in memory.
+
+  Attributes:
+    config: Where it came from.
+    vocabulary: What both models speak.
+    target: The target.
+    target_params: Its parameters.
+    draft: The draft; None if there is none.
+    draft_params: Its parameters.
+  """
+
+  config: PairConfig
+  vocabulary: object
+  target: sd.DecoderModel
+  target_params: Params
+  draft: sd.DecoderModel | None
+  draft_params: Params
+
+  @property
+  def drafter(self) -> sd.Drafter | None:
+    """The draft as a drafter for this target."""
+    if self.draft is None:
+      return None
+    return sd.model_drafter(self.draft, vocab_size=self.target.vocab_size)
+
+  def speculative(
+      self,
+      key: Key[Array, "B"],
+      inputs: Int[Array, "B S"],
+      config: sd.SpeculativeConfig,
+  ) -> sd.GenerateOutput:
+    """Decodes speculatively."""
+    return sd.speculative_generate(
+        key,
+        inputs,
+        target=self.target,
+        target_params=self.target_params,
+        drafter=self.drafter,
+        draft_params=self.draft_params,
+        config=config,
+    )
+
+  def baseline(
+      self,
+      key: Key[Array, "B"],
+      inputs: Int[Array, "B S"],
+      config: sd.SpeculativeConfig,
+  ) -> sd.GenerateOutput:
+    """Decodes with the target alone."""
+    return sd.autoregressive_generate(
+        key,
+        inputs,
+        model=self.target,
+        params=self.target_params,
+        config=config,
+    )
+
+  def checksum(self) -> str:
+    """A short name of the weights: changes when any of them does."""
+    sums = [
+        np.asarray(_sum_of_bits(each))
+        for each in jax.tree.leaves((self.target_params, self.draft_params))
+    ]
+    return f"{zlib.crc32(np.array(sums).tobytes()):08x}"
+
+
+@jax.jit
+def _sum_of_bits(x: Array) -> Array:
+  kind = {4: jnp.uint32, 2: jnp.uint16}[x.dtype.itemsize]
+  bits = jax.lax.bitcast_convert_type(x, kind).astype(jnp.uint32).ravel()
+  # Odd factors by place: two entries that change places are noticed as well.
+  place = jax.lax.iota(jnp.uint32, bits.size) * 2 + 1
+  return jnp.sum(bits * place, dtype=jnp.uint32)
+
+
+def _beside(folder: str, name: str) -> str:
+  return f"{folder.rstrip('/')}/{name}"
+
+
+def _is_file(path: str) -> bool:
+  from etils import epath
+
+  return epath.Path(path).is_file()

@@ -1,0 +1,134 @@
+"""JSON files that survive an interruption."""
+
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+MANIFEST = "manifest.json"
+
+
+def checksum(value: Any) -> str:
+  """Returns a short name of anything that JSON can hold."""
+  return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+  """Writes a JSON file, whole or not at all."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  unfinished = path.with_name(path.name + ".unfinished")
+  text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+  unfinished.write_text(text + "\n", encoding="utf-8")
+  os.replace(unfinished, path)
+
+
+class Records:
+  """A file of JSON lines that grows as a run proceeds.
+
+  Beside it lies a manifest of what determines the records. A run that was
+  interrupted goes on from the file; a run that would write other records into
+  it is refused.
+  """
+
+  def __init__(
+      self,
+      folder: str | os.PathLike,
+      name: str,
+      manifest: dict[str, Any],
+      *,
+      resume: bool = True,
+  ):
+    """Opens the file.
+
+    Args:
+      folder: The run's folder; made if it is not there.
+      name: The file's name.
+      manifest: All that the records depend on, as JSON.
+      resume: Whether to keep the records that are there; otherwise they are
+        overwritten.
+
+    Raises:
+      ValueError: If the records there are of another run, or damaged.
+    """
+    self.path = pathlib.Path(folder) / name
+    manifest = json.loads(json.dumps(manifest))
+    manifest_path = self.path.with_name(MANIFEST)
+    lines = []
+    if resume and manifest_path.exists():
+      _check_same(manifest_path, manifest)
+      if self.path.exists():
+        lines = self.path.read_bytes().split(b"\n")[:-1]
+    elif resume and self.path.exists():
+      raise ValueError(
+          f"{self.path} has no {MANIFEST} beside it that says what run it is"
+          " of. Choose another output_dir, or set resume=False to overwrite."
+      )
+    else:
+      # First the old records go: a manifest must never stand beside others'.
+      self.path.unlink(missing_ok=True)
+      write_json(manifest_path, manifest)
+    self._lines = lines
+    self.done = [self._parse(i, line) for i, line in enumerate(lines)]
+    self.keep(len(lines))
+
+  def keep(self, count: int) -> None:
+    """Drops all records but the first `count`, and any half-written one."""
+    self._lines = self._lines[:count]
+    self.done = self.done[:count]
+    with open(self.path, "ab") as f:
+      f.truncate(sum(len(line) + 1 for line in self._lines))
+
+  def append(self, records: list[dict[str, Any]]) -> None:
+    """Adds records and hands them to the disk."""
+    lines = [
+        json.dumps(each, ensure_ascii=False, allow_nan=False).encode()
+        for each in records
+    ]
+    with open(self.path, "ab") as f:
+      f.write(b"".join(line + b"\n" for line in lines))
+      f.flush()
+      os.fsync(f.fileno())
+    self._lines += lines
+    self.done += [json.loads(line) for line in lines]
+
+  def _parse(self, i: int, line: bytes) -> dict[str, Any]:
+    try:
+      return json.loads(line)
+    except ValueError as error:
+      raise ValueError(
+          f"{self.path}:{i + 1} is damaged ({error}). Delete the file from"
+          " this line on, or set resume=False to start afresh."
+      ) from error
+
+
+def _check_same(path: pathlib.Path, manifest: dict[str, Any]) -> None:
+  try:
+    found = _flatten(json.loads(path.read_text(encoding="utf-8")))
+  except ValueError as error:
+    raise ValueError(
+        f"{path} is damaged ({error}). Choose another output_dir, or set"
+        " resume=False to overwrite."
+    ) from error
+  wanted = _flatten(manifest)
+  differences = [
+      f"{name} was {found.get(name)!r} and is {wanted.get(name)!r}"
+      for name in {**found, **wanted}
+      if found.get(name) != wanted.get(name)
+  ]
+  if differences:
+    raise ValueError(
+        f"{path.parent} holds records of another run: {'; '.join(differences)}."
+        " Choose another output_dir, or set resume=False to overwrite."
+    )
+
+
+def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+  if not isinstance(value, dict):
+    return {prefix: value}
+  return {
+      name: leaf
+      for key, each in value.items()
+      for name, leaf in _flatten(each, f"{prefix}.{key}" if prefix else key)
+      .items()
+  }

@@ -1,0 +1,143 @@
+"""What to decode: texts from a file, a TSV column, or standard input."""
+
+import dataclasses
+import gzip
+import io
+import os
+import sys
+from typing import NamedTuple
+
+from experiments.paths import resolve
+
+_STDIN = "-"
+
+
+class Example(NamedTuple):
+  """A text to decode.
+
+  Attributes:
+    line: Where it stands in its file, counted from 1.
+    text: The text.
+  """
+
+  line: int
+  text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """Texts, one a line, in UTF-8.
+
+  Attributes:
+    name: What to call it in reports.
+    path: A file, also gzipped (.gz); "-" for standard input.
+    column: None takes whole lines. A name takes that column of a
+      tab-separated file whose first line holds the names; an integer, counted
+      from 0, takes that column of a file without such a line. Fields are
+      split at tabs alone: quotes have no meaning.
+    limit: Takes the first so many texts; None takes all.
+    skip_empty: Whether to leave out empty texts, instead of refusing them.
+  """
+
+  name: str
+  path: str
+  column: str | int | None = None
+  limit: int | None = None
+  skip_empty: bool = False
+
+  def __post_init__(self):
+    if self.limit is not None and self.limit < 1:
+      raise ValueError(
+          f"Task.limit is {self.limit}; take at least 1 text, or None for all."
+      )
+    if isinstance(self.column, int) and self.column < 0:
+      raise ValueError(f"Task.column is {self.column}; columns count from 0.")
+
+  def read(self) -> list[Example]:
+    """Reads the texts.
+
+    Raises:
+      FileNotFoundError: If there is no such file.
+      ValueError: If a line is not UTF-8, a column is missing or a text is
+        empty; names file and line.
+    """
+    shown = "standard input" if self.path == _STDIN else self.path
+    lines = _decoded(_read_bytes(self.path), shown)
+    column = self.column
+    if isinstance(column, str):
+      _, header = next(lines, (1, ""))
+      column = _column_of(header, column, shown)
+    examples = []
+    for number, line in lines:
+      if len(examples) == self.limit:
+        break
+      text = line
+      if column is not None and not (self.skip_empty and not line.strip()):
+        text = _field(line, column, f"{shown}:{number}")
+      if text.strip():
+        examples.append(Example(number, text))
+      elif not self.skip_empty:
+        raise ValueError(
+            f"{shown}:{number}: the text is empty. Remove the line, or set"
+            " Task.skip_empty=True to leave such lines out."
+        )
+    if not examples:
+      raise ValueError(f"{shown} holds no text; give at least one line.")
+    return examples
+
+
+def _read_bytes(path: str) -> bytes:
+  if path == _STDIN:
+    return sys.stdin.buffer.read()
+  file = resolve(path)
+  if not os.path.isfile(file):
+    raise FileNotFoundError(
+        f"There is no file {path}; set Task.path to a file of texts, or to"
+        f" {_STDIN!r} for standard input."
+    )
+  with open(file, "rb") as f:
+    data = f.read()
+  if not path.endswith(".gz"):
+    return data
+  try:
+    return gzip.decompress(data)
+  except (OSError, EOFError) as error:
+    raise ValueError(
+        f"{path} ends in .gz but is no complete gzip file ({error}); fetch it"
+        " again, or rename it if it is not compressed."
+    ) from error
+
+
+def _decoded(data: bytes, shown: str):
+  """Yields (line number, line), split at line feeds alone."""
+  data = data.removeprefix(b"\xef\xbb\xbf")
+  for number, line in enumerate(io.BytesIO(data), start=1):
+    try:
+      yield number, line.decode().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+      raise ValueError(
+          f"{shown}:{number}: byte {error.start + 1} of the line,"
+          f" 0x{line[error.start]:02x}, is not UTF-8. Convert the file, for"
+          " example: iconv -f latin1 -t utf-8"
+      ) from error
+
+
+def _column_of(header: str, name: str, shown: str) -> int:
+  names = header.split("\t")
+  if name not in names:
+    raise ValueError(
+        f"{shown}:1: there is no column {name!r}; the first line names"
+        f" {', '.join(map(repr, names))}. Set Task.column to one of them, or"
+        " to a number, counted from 0, if the file has no line of names."
+    )
+  return names.index(name)
+
+
+def _field(line: str, column: int, place: str) -> str:
+  fields = line.split("\t")
+  if column >= len(fields):
+    raise ValueError(
+        f"{place}: there is no column {column}, counted from 0; the line has"
+        f" {len(fields)}. Separate columns with tabs."
+    )
+  return fields[column]

@@ -1,0 +1,297 @@
+"""Times baseline and speculation side by side, and what both are made of.
+
+Everything is measured in turns, within one process: a machine that gets
+slower for a while slows all of it down alike. Times are wall time until the
+results are there, over the tokens emitted; compilation is not in them.
+"""
+
+import dataclasses
+import functools
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import specdec_jax as sd
+from experiments.batching import Batch, budgets, example_keys
+from experiments.pair import Pair
+from specdec_jax.sampling import argmax
+
+STEP_CALLS = 50
+PREFILL_CALLS = 5
+
+
+class Costs(NamedTuple):
+  """Seconds of each part, for one batch.
+
+  Attributes:
+    target_prefill: The target reads the inputs.
+    target_step: A target call with one token per row.
+    target_verify: A target call with gamma + 1 tokens per row.
+    draft_prefill: The draft reads the inputs.
+    draft_step: A draft call with one token per row.
+  """
+
+  target_prefill: float
+  target_step: float
+  target_verify: float
+  draft_prefill: float
+  draft_step: float
+
+
+class Work(NamedTuple):
+  """How often a batch needs each part.
+
+  A batch runs until its last row ends, so these are maxima over its rows.
+
+  Attributes:
+    baseline_calls: Target calls of the baseline.
+    rounds: Target calls of the speculative run.
+  """
+
+  baseline_calls: int
+  rounds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+  """All that was measured.
+
+  Attributes:
+    gamma: Draft tokens per round.
+    examples: How many texts were decoded in each repeat.
+    baseline_seconds: One number per repeat, over all batches.
+    speculative_seconds: Likewise.
+    baseline_tokens: Tokens emitted in one repeat.
+    speculative_tokens: Likewise; the same number if decoding is greedy.
+    costs: Per batch, medians over the repeats.
+    work: Per batch.
+  """
+
+  gamma: int
+  examples: int
+  baseline_seconds: list[float]
+  speculative_seconds: list[float]
+  baseline_tokens: int
+  speculative_tokens: int
+  costs: list[Costs]
+  work: list[Work]
+
+  @property
+  def baseline_ms_per_token(self) -> list[float]:
+    """Per repeat."""
+    return [1e3 * s / self.baseline_tokens for s in self.baseline_seconds]
+
+  @property
+  def speculative_ms_per_token(self) -> list[float]:
+    """Per repeat."""
+    return [
+        1e3 * s / self.speculative_tokens for s in self.speculative_seconds
+    ]
+
+  @property
+  def speedup(self) -> list[float]:
+    """Per repeat, so that a slow minute falls on both sides of the ratio."""
+    return [
+        baseline / speculative
+        for baseline, speculative in zip(
+            self.baseline_ms_per_token,
+            self.speculative_ms_per_token,
+            strict=True,
+        )
+    ]
+
+  @property
+  def cost_ratio(self) -> float:
+    """The paper's c: a draft call over a target call, with one token each."""
+    return self._mean("draft_step") / self._mean("target_step")
+
+  @property
+  def verify_ratio(self) -> float:
+    """A target call with gamma + 1 tokens over one with one token."""
+    return self._mean("target_verify") / self._mean("target_step")
+
+  @property
+  def predicted_speedup(self) -> float:
+    """See `predicted_speedup`."""
+    return predicted_speedup(self.costs, self.work, self.gamma)
+
+  def _mean(self, part: str) -> float:
+    return statistics.fmean(getattr(each, part) for each in self.costs)
+
+
+def predicted_speedup(
+    costs: list[Costs], work: list[Work], gamma: int
+) -> float:
+  """What the parts' times say that the speedup should be.
+
+  Equation 1 and Theorem 3.8 of the paper take acceptance to be i.i.d. and a
+  verification to cost as much as a target step; here the rounds are counted
+  and the parts are timed:
+
+      baseline    = sum of target_prefill + baseline_calls * target_step
+      speculative = sum of target_prefill + draft_prefill
+                           + rounds * (target_verify + gamma * draft_step)
+
+  over all batches. The first draft call of a round has two tokens per row and
+  is taken for one with one. The time of sampling, verification and
+  bookkeeping is in neither sum.
+
+  Args:
+    costs: Per batch.
+    work: Per batch.
+    gamma: Draft tokens per round.
+  """
+  baseline = sum(
+      cost.target_prefill + each.baseline_calls * cost.target_step
+      for cost, each in zip(costs, work, strict=True)
+  )
+  speculative = sum(
+      cost.target_prefill
+      + cost.draft_prefill
+      + each.rounds * (cost.target_verify + gamma * cost.draft_step)
+      for cost, each in zip(costs, work, strict=True)
+  )
+  return baseline / speculative
+
+
+def time_pair(
+    pair: Pair,
+    batches: list[Batch],
+    *,
+    config: sd.SpeculativeConfig,
+    seed: int,
+    repeats: int,
+    on_progress: Callable[[], None] = lambda: None,
+) -> Timing:
+  """Measures.
+
+  Args:
+    pair: Who decodes.
+    batches: What to decode, in each repeat.
+    config: How.
+    seed: As in `example_keys`.
+    repeats: How often to measure; everything ran once before.
+    on_progress: Called repeats + 1 times.
+  """
+  jobs = []
+  for batch in batches:
+    arguments = (
+        example_keys(seed, batch),
+        batch.inputs,
+        dataclasses.replace(
+            config, max_new_tokens=budgets(batch, config.max_new_tokens)
+        ),
+    )
+    jobs.append(
+        (
+            functools.partial(pair.baseline, *arguments),
+            functools.partial(pair.speculative, *arguments),
+        )
+    )
+  # Batches of one shape share their parts.
+  first_of_shape = {batch.inputs.shape: batch for batch in reversed(batches)}
+  parts = {
+      shape: _parts(pair, batch.inputs, config)
+      for shape, batch in first_of_shape.items()
+  }
+
+  tokens, calls = [], []
+  for batch, job in zip(batches, jobs, strict=True):
+    outputs = [each() for each in job]
+    tokens.append([int(np.sum(o.lengths[: batch.size])) for o in outputs])
+    calls.append(Work(*(int(np.max(o.stats.target_calls)) for o in outputs)))
+  for timers in parts.values():
+    for timer in timers:
+      timer()
+  on_progress()
+
+  seconds = []
+  samples = {shape: [] for shape in parts}
+  for repeat in range(repeats):
+    total = np.zeros(2)
+    for job in jobs:
+      # Whoever goes first finds the other's data in the processor's caches.
+      for which in (0, 1) if repeat % 2 == 0 else (1, 0):
+        total[which] += _seconds(job[which])
+    seconds.append(total)
+    for shape, timers in parts.items():
+      samples[shape].append([timer() for timer in timers])
+    on_progress()
+
+  medians = {
+      shape: Costs(*map(float, np.median(each, axis=0)))
+      for shape, each in samples.items()
+  }
+  return Timing(
+      gamma=config.gamma,
+      examples=sum(batch.size for batch in batches),
+      baseline_seconds=[float(each[0]) for each in seconds],
+      speculative_seconds=[float(each[1]) for each in seconds],
+      baseline_tokens=sum(each[0] for each in tokens),
+      speculative_tokens=sum(each[1] for each in tokens),
+      costs=[medians[batch.inputs.shape] for batch in batches],
+      work=calls,
+  )
+
+
+def _parts(pair: Pair, inputs, config) -> list[Callable[[], float]]:
+  """Returns a timer of each of `Costs`' fields, for inputs of one shape."""
+  length = config.width + config.gamma + 1
+  timers = {}
+  for name, model, params in (
+      ("target", pair.target, pair.target_params),
+      ("draft", pair.draft, pair.draft_params),
+  ):
+    prefill = functools.partial(_prefill, model, params, inputs, length)
+    timers[f"{name}_prefill"] = functools.partial(_mean_seconds, prefill)
+    start = prefill()
+    for part, num_tokens in (("step", 1), ("verify", config.gamma + 1)):
+      timers[f"{name}_{part}"] = functools.partial(
+          _seconds_per_call,
+          functools.partial(
+              _extend_often, model, params, start, num_tokens, config.width
+          ),
+      )
+  return [timers[field] for field in Costs._fields]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def _prefill(model, params, inputs, length):
+  return model.prefill(params, inputs, length)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3, 4))
+def _extend_often(model, params, start, num_tokens, width, num_calls):
+  """Calls `extend` as decoding does: each call needs the one before it.
+
+  Its tokens are the last one's argmax and its position advances, so that the
+  compiler can neither move a call out of the loop nor drop it.
+  """
+
+  def body(i, carry):
+    tokens, cache = carry
+    position = start.position + i % width
+    logits, cache = model.extend(params, tokens, position, cache)
+    return argmax(logits), cache
+
+  tokens = jnp.repeat(start.token[:, None], num_tokens, axis=1)
+  return jax.lax.fori_loop(0, num_calls, body, (tokens, start.cache))
+
+
+def _seconds(function: Callable) -> float:
+  begin = time.perf_counter()
+  jax.block_until_ready(function())
+  return time.perf_counter() - begin
+
+
+def _mean_seconds(function: Callable) -> float:
+  return statistics.fmean(_seconds(function) for _ in range(PREFILL_CALLS))
+
+
+def _seconds_per_call(function: Callable) -> float:
+  return _seconds(lambda: function(STEP_CALLS)) / STEP_CALLS

@@ -1,0 +1,72 @@
+import dataclasses
+import shutil
+
+import jax
+import pytest
+
+from experiments.pair import Pair
+from tests.experiments import tiny_pair
+
+
+def test_other_tokenizers_are_refused_with_sizes_and_paths(
+    pair_config, pair, tmp_path
+):
+  other = tmp_path / "other.model"
+  size = tiny_pair.train_vocabulary(other, ["quite another text altogether"])
+  config = dataclasses.replace(pair_config, draft_vocabulary=str(other))
+  with pytest.raises(ValueError, match="different tokenizers") as error:
+    config.load()
+  for each in (other, size, pair_config.vocabulary, pair.vocabulary.vocab_size):
+    assert str(each) in str(error.value)
+
+
+def test_vocabularies_in_the_models_folders_are_found(pair_config, tmp_path):
+  folders = [tmp_path / name for name in ("target", "draft")]
+  for folder in folders:
+    folder.mkdir()
+    shutil.copy(pair_config.vocabulary, folder / "spiece.model")
+  config = dataclasses.replace(
+      pair_config,
+      target=str(folders[0]),
+      draft=f"{folders[1]}/",
+      vocabulary=None,
+  )
+  assert config.load_vocabulary().path == str(folders[0] / "spiece.model")
+  tiny_pair.train_vocabulary(folders[1] / "spiece.model", ["something else"])
+  with pytest.raises(ValueError, match="draft/spiece.model"):
+    config.load_vocabulary()
+
+
+def test_padding_may_differ_and_no_more(pair_config, pair, tmp_path):
+  size = pair.vocabulary.vocab_size
+  wider = tiny_pair.make_pair(tmp_path / "wider", draft_vocab_size=size + 5)
+  config = dataclasses.replace(pair_config, draft=str(wider / "draft"))
+  loaded = config.load()
+  assert loaded.draft.vocab_size == size + 5
+  assert loaded.drafter.vocab_size == loaded.target.vocab_size == size
+  smaller = tiny_pair.make_pair(tmp_path / "less", draft_vocab_size=size - 1)
+  config = dataclasses.replace(pair_config, draft=str(smaller / "draft"))
+  with pytest.raises(ValueError, match=f"{size} ids.*less/draft.*{size - 1}"):
+    config.load()
+
+
+def test_checksum_notices_any_change(pair):
+  def changed(change):
+    params = jax.tree.map(lambda x: x, pair.draft_params)
+    kernel = params["decoder"]["logits_dense"]["kernel"]
+    params["decoder"]["logits_dense"]["kernel"] = change(kernel)
+    return dataclasses.replace(pair, draft_params=params).checksum()
+
+  assert changed(lambda x: x) == pair.checksum()
+  others = {
+      changed(lambda x: x.at[3, 4].multiply(1 + 1e-6)),
+      changed(lambda x: x[::-1]),
+      changed(lambda x: -x),
+  }
+  assert len(others | {pair.checksum()}) == 4
+
+
+def test_a_pair_without_a_draft(pair_config):
+  loaded = dataclasses.replace(pair_config, draft=None).load()
+  assert isinstance(loaded, Pair)
+  assert loaded.drafter is None

@@ -1,0 +1,95 @@
+import io
+
+import jax
+import jax.numpy as jnp
+from rich.console import Console
+
+import specdec_jax as sd
+from experiments import terminal
+from experiments.trace import TracedRound, trace
+from tests.experiments.tiny_pair import TEXTS
+
+
+class Letters:
+  def token_text(self, token):
+    return " " + chr(token)
+
+
+def tokens(text):
+  return tuple(map(ord, text))
+
+
+ROUNDS = [
+    TracedRound(accepted=tokens("ab"), rejected=ord("x"), added=ord("c")),
+    TracedRound(accepted=tokens("de"), rejected=None, added=ord("f")),
+    TracedRound(accepted=tokens("g"), rejected=None, added=None),
+]
+
+
+def coloured(console):
+  """Returns (text, colour or attribute) of all that has a style."""
+  parts = []
+  for segment in Console.get_style_at and console._record_buffer:
+    style = segment.style
+    if style and style.color:
+      parts.append((segment.text, style.color.name))
+  return parts
+
+
+def test_colours_are_those_of_figure_1():
+  console = Console(
+      file=io.StringIO(), record=True, force_terminal=True,
+      color_system="standard", soft_wrap=True,
+  )  # fmt: skip
+  terminal.show_decoding(console, "the text", ROUNDS, Letters())
+  assert coloured(console) == [
+      (" a b", "green"), (" x", "red"), (" c", "blue"),
+      (" d e", "green"), (" f", "blue"),
+      (" g", "green"),
+      ("accepted guesses", "green"), ("rejected guess", "red"),
+      ("the target's own token", "blue"),
+  ]  # fmt: skip
+  lines = console.export_text().splitlines()
+  assert lines[1:5] == [
+      "the text", "  1  a b x c", "  2  a b c d e f", "  3  a b c d e f g",
+  ]  # fmt: skip
+
+
+def test_marks_take_the_place_of_colours(monkeypatch):
+  monkeypatch.setenv("NO_COLOR", "1")
+  out = io.StringIO()
+  console = terminal.make_console(file=out, force_terminal=True, width=40)
+  terminal.show_decoding(console, "the text", ROUNDS, Letters())
+  assert "\x1b" not in out.getvalue()
+  assert "  1  a b[- x-]{+ c+}\n" in out.getvalue()
+  assert "  2  a b c d e{+ f+}\n" in out.getvalue()
+  monkeypatch.delenv("NO_COLOR")
+  out = io.StringIO()
+  terminal.show_decoding(
+      terminal.make_console(file=out), "the text", ROUNDS, Letters()
+  )
+  assert "\x1b" not in out.getvalue()
+
+
+def test_a_trace_is_the_decoding(pair):
+  config = sd.SpeculativeConfig(
+      gamma=3, max_new_tokens=12, sampling=sd.SamplingConfig(0.0)
+  )
+  total = []
+  for text in TEXTS:
+    inputs = jnp.array([pair.vocabulary.encode(text)])
+    inputs = jnp.pad(inputs, ((0, 0), (0, 32 - inputs.shape[1])))
+    keys = jax.random.split(jax.random.key(3), 1)
+    rounds = trace(keys, inputs, pair=pair, config=config)
+    output = pair.speculative(keys, inputs, config)
+    shown = []
+    for each in rounds:
+      shown += [*each.accepted, *([] if each.added is None else [each.added])]
+      assert each.rejected is None or each.rejected != each.added
+    assert shown == output.tokens[0, : output.lengths[0]].tolist()
+    assert len(rounds) == output.stats.target_calls[0]
+    assert sum(r.rejected is not None for r in rounds) == int(
+        output.stats.corrected[0]
+    )
+    total += rounds
+  assert {len(each.accepted) for each in total} > {0, 1, 3}

@@ -1,0 +1,96 @@
+import collections
+
+import numpy as np
+import pytest
+
+from specdec_jax.training.batching import Batches, Batching
+
+
+def examples(count=40, longest=12, seed=0):
+  generator = np.random.default_rng(seed)
+  pairs = []
+  for i in range(count):
+    sizes = generator.integers(1, longest + 1, 2)
+    # The first token tells the example.
+    pairs.append(tuple([i + 2] + [1] * (int(size) - 1) for size in sizes))
+  return pairs
+
+
+def seen(batches, steps):
+  return collections.Counter(
+    int(row[0]) for step in steps for row in batches[step].inputs
+  )
+
+
+SETTINGS = Batching(tokens=24, widths=(4, 8, 12))
+
+
+def test_a_batch_follows_from_its_step():
+  whole = Batches(examples(), SETTINGS)
+  steps = range(2 * whole.per_epoch)
+  wanted = [whole[step] for step in steps]
+  for step in reversed(steps):
+    again = Batches(examples(), SETTINGS)[step]
+    np.testing.assert_array_equal(again.inputs, wanted[step].inputs)
+    np.testing.assert_array_equal(again.targets, wanted[step].targets)
+
+
+def test_epochs_and_seeds_differ_in_order():
+  batches = Batches(examples(), SETTINGS)
+  per_epoch = batches.per_epoch
+  first = [batches[i].inputs.tobytes() for i in range(per_epoch)]
+  second = [batches[i + per_epoch].inputs.tobytes() for i in range(per_epoch)]
+  other = Batches(examples(), Batching(24, (4, 8, 12), seed=1))
+  assert first != second
+  assert first != [other[i].inputs.tobytes() for i in range(per_epoch)]
+
+
+def test_an_epoch_repeats_nothing():
+  batches = Batches(examples(), SETTINGS)
+  counts = seen(batches, range(batches.per_epoch))
+  assert set(counts.values()) == {1}
+  # At most one incomplete batch of each width is left for another epoch.
+  assert sum(counts.values()) > 40 - (6 + 3 + 2)
+
+
+def test_batches_are_of_few_shapes_and_hold_whole_examples():
+  pairs = examples()
+  batches = Batches(pairs, SETTINGS)
+  for step in range(batches.per_epoch):
+    inputs, targets = batches[step]
+    assert inputs.shape == targets.shape
+    assert inputs.shape in {(6, 4), (3, 8), (2, 12)}
+    for source, target in zip(inputs, targets, strict=True):
+      pair = pairs[source[0] - 2]
+      assert source[source > 0].tolist() == pair[0]
+      assert target[target > 0].tolist() == pair[1]
+
+
+def test_in_order_has_every_example_once():
+  counts = collections.Counter(
+    int(row[0])
+    for batch in Batches(examples(), SETTINGS).in_order()
+    for row in batch.inputs
+  )
+  del counts[0]  # Rows that fill the last batches.
+  assert counts == dict.fromkeys(range(2, 42), 1)
+
+
+@pytest.mark.parametrize(
+  ("arguments", "message"),
+  [
+    ({"tokens": 11}, "tokens is 11, less than one row"),
+    ({"tokens": 24, "widths": (8, 4)}, r"widths is \(8, 4\)"),
+    ({"tokens": 24, "widths": ()}, r"widths is \(\)"),
+  ],
+)
+def test_settings_that_cannot_be(arguments, message):
+  with pytest.raises(ValueError, match=message):
+    Batching(**{"widths": (4, 12), **arguments})
+
+
+def test_examples_that_do_not_fit():
+  with pytest.raises(ValueError, match="has 12 tokens, more than the widest"):
+    Batches(examples(), Batching(24, (4, 8)))
+  with pytest.raises(ValueError, match="do not fill one batch"):
+    Batches(examples(1), SETTINGS)
