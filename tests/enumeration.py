@@ -205,8 +205,11 @@ class Case:
 def _real_laws(logits, sampling):
   """The real standardisation of every context, float32[contexts, V]."""
   rows = jnp.asarray(logits[0])[:, None]
-  sampler = Sampler.create(
-      sampling, jnp.full((len(rows),), sampling.temperature, jnp.float32)
+  sampler = Sampler(
+      jnp.full((len(rows),), sampling.temperature, jnp.float32),
+      sampling.top_k,
+      sampling.top_p,
+      sampling.greedy,
   )
   return np.asarray(sampler.probs(rows)[:, 0])
 

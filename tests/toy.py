@@ -8,11 +8,13 @@ gives another context, hence another law.
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import specdec_jax as sd
 from specdec_jax import t5
 from specdec_jax.base import Prefill
 
@@ -89,6 +91,73 @@ def random_table(
   return np.where(dropped, -np.inf, logits).astype(np.float32)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pair:
+  """A target and a draft model, each with its parameters."""
+
+  target: Any
+  target_params: Any
+  draft: Any
+  draft_params: Any
+
+  def speculative(self, inputs, key=0, **options) -> sd.GenerateOutput:
+    """Decodes; a key may be its seed, options are those of both configs."""
+    return sd.speculative_generate(
+        _key(key), jnp.asarray(inputs), config=config(**options), **self.models
+    )
+
+  def baseline(self, inputs, key=0, **options) -> sd.GenerateOutput:
+    return sd.autoregressive_generate(
+        _key(key),
+        jnp.asarray(inputs),
+        model=self.target,
+        params=self.target_params,
+        config=config(**options),
+    )
+
+  @property
+  def models(self) -> dict[str, Any]:
+    return {
+        "target": self.target,
+        "target_params": self.target_params,
+        "drafter": sd.model_drafter(self.draft),
+        "draft_params": self.draft_params,
+    }
+
+  @property
+  def same(self) -> "Pair":
+    """The target as its own draft."""
+    return dataclasses.replace(
+        self, draft=self.target, draft_params=self.target_params
+    )
+
+
+def config(**options) -> sd.SpeculativeConfig:
+  """A configuration from the options of sampling and decoding alike."""
+  fields = {field.name for field in dataclasses.fields(sd.SamplingConfig)}
+  sampling = {name: options.pop(name) for name in fields & options.keys()}
+  return sd.SpeculativeConfig(
+      sampling=sd.SamplingConfig(**sampling), **options
+  )
+
+
+def _key(key):
+  return jax.random.key(key) if isinstance(key, int) else key
+
+
+def table_pair(
+    vocab_size=5, *, order=2, sources=3, seed=0, apart=1.0, **options
+) -> Pair:
+  """Two tables; the draft's is the target's and `apart` times another."""
+  model = TableModel(vocab_size, order, **options)
+  target, noise = (
+      random_table(model, seed + i, sources=sources) for i in range(2)
+  )
+  return Pair(
+      model, jnp.asarray(target), model, jnp.asarray(target + apart * noise)
+  )
+
+
 T5_TARGET = t5.T5Model(
     t5.T5Config(
         vocab_size=48,
@@ -108,18 +177,14 @@ T5_DRAFT = t5.T5Model(
 
 
 @functools.cache
-def t5_params(model: t5.T5Model, seed: int, scale: float = 1.0):
-  """Random parameters; `scale` widens the logits' range."""
-  params = model.init(jax.random.key(seed))
-  if scale != 1.0:
-    dense = params["decoder"]["logits_dense"]
-    dense["kernel"] = dense["kernel"] * scale
-  return params
+def t5_params(model: t5.T5Model, seed: int):
+  """Random parameters."""
+  return model.init(jax.random.key(seed))
 
 
 @functools.cache
-def related_params(model: t5.T5Model, seed: int, noise: float):
-  """The parameters of `seed`, disturbed: a draft that is often right."""
+def disturbed_params(model: t5.T5Model, seed: int, noise: float):
+  """The parameters of `seed` and noise: a draft that is often right."""
   params = t5_params(model, seed)
   leaves, tree = jax.tree.flatten(params)
   keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
