@@ -10,14 +10,14 @@ import pytest
 from tests import toy
 
 T5 = toy.Pair(
-    toy.T5_TARGET,
-    toy.t5_params(toy.T5_TARGET, 0),
-    toy.T5_TARGET,
-    toy.disturbed_params(toy.T5_TARGET, 0, 0.1),
+  toy.T5_TARGET,
+  toy.t5_params(toy.T5_TARGET, 0),
+  toy.T5_TARGET,
+  toy.disturbed_params(toy.T5_TARGET, 0, 0.1),
 )
 TABLES = {
-    "encoder and decoder": toy.table_pair(apart=0.7),
-    "decoder only": toy.table_pair(apart=0.7, prompted=True),
+  "encoder and decoder": toy.table_pair(apart=0.7),
+  "decoder only": toy.table_pair(apart=0.7, prompted=True),
 }
 KEYS = jax.random.split(jax.random.key(3), 4)
 TEMPERATURES = (0.0, 1.0, 0.7, 1.5)
@@ -42,14 +42,14 @@ def _decode(pair, inputs, rows, *, budgets=BUDGETS, **options):
   """Decodes some of the four rows, in this order."""
   rows = np.array(rows)
   return pair.speculative(
-      inputs[rows],
-      key=KEYS[rows],
-      **{
-          "gamma": 3,
-          "temperature": tuple(np.array(TEMPERATURES)[rows]),
-          "max_new_tokens": tuple(np.array(budgets)[rows]),
-          **options,
-      },
+    inputs[rows],
+    key=KEYS[rows],
+    **{
+      "gamma": 3,
+      "temperature": tuple(np.array(TEMPERATURES)[rows]),
+      "max_new_tokens": tuple(np.array(budgets)[rows]),
+      **options,
+    },
   )
 
 
@@ -67,7 +67,9 @@ def test_a_row_is_its_own_run(name):
     assert width == BUDGETS[row]
     part = _rows(together, [row])
     assert not np.any(part.tokens[:, width:])
-    _assert_same(dataclasses.replace(part, tokens=part.tokens[:, :width]), alone)
+    _assert_same(
+      dataclasses.replace(part, tokens=part.tokens[:, :width]), alone
+    )
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -94,8 +96,8 @@ def test_padding_the_inputs_changes_nothing(gamma):
   pair, inputs = TABLES["decoder only"], _table_inputs()
   wider = np.pad(inputs, ((0, 0), (0, 5)))
   _assert_same(
-      _decode(pair, inputs, range(4), gamma=gamma),
-      _decode(pair, wider, range(4), gamma=gamma),
+    _decode(pair, inputs, range(4), gamma=gamma),
+    _decode(pair, wider, range(4), gamma=gamma),
   )
 
 
@@ -112,9 +114,7 @@ def t5_run():
 def test_t5_rows_are_their_own_runs(t5_run):
   inputs, options, together = t5_run
   for row in range(4):
-    _assert_same(
-        _decode(T5, inputs, [row], **options), _rows(together, [row])
-    )
+    _assert_same(_decode(T5, inputs, [row], **options), _rows(together, [row]))
 
 
 def test_t5_neither_order_nor_neighbours_matter(t5_run):
@@ -135,8 +135,8 @@ def test_a_key_for_all_rows_gives_each_its_own():
   pair = TABLES["encoder and decoder"]
   inputs = np.ones((8, 1), np.int32)
   outputs = [
-      pair.speculative(inputs, key=seed, gamma=3, max_new_tokens=9, eos_id=-1)
-      for seed in (0, 1, 0)
+    pair.speculative(inputs, key=seed, gamma=3, max_new_tokens=9, eos_id=-1)
+    for seed in (0, 1, 0)
   ]
   rows = [[tuple(row) for row in each.tokens.tolist()] for each in outputs]
   assert len(set(rows[0])) > 4
@@ -147,10 +147,10 @@ def test_a_key_for_all_rows_gives_each_its_own():
 def test_a_seed_changes_nothing_at_temperature_zero():
   pair = TABLES["encoder and decoder"]
   outputs = [
-      pair.speculative(
-          _table_inputs(), key=seed, gamma=3, max_new_tokens=9, temperature=0.0
-      )
-      for seed in range(3)
+    pair.speculative(
+      _table_inputs(), key=seed, gamma=3, max_new_tokens=9, temperature=0.0
+    )
+    for seed in range(3)
   ]
   for each in outputs[1:]:
     _assert_same(each, outputs[0])
@@ -158,13 +158,13 @@ def test_a_seed_changes_nothing_at_temperature_zero():
 
 class TestNumDecodes:
   PAIR = TABLES["encoder and decoder"]
-  OPTIONS = {"num_decodes": 5, "gamma": 2, "max_new_tokens": (8, 3)}
   INPUTS = np.array([[1], [2]])
 
   def _decode(self, rows=(0, 1), **options):
     rows = np.array(rows)
+    options = {"num_decodes": 5, "max_new_tokens": (8, 3), **options}
     return self.PAIR.speculative(
-        self.INPUTS[rows], key=KEYS[rows], **{**self.OPTIONS, **options}
+      self.INPUTS[rows], key=KEYS[rows], gamma=2, **options
     )
 
   def test_every_field_has_another_dimension(self):
@@ -212,11 +212,11 @@ def test_log_probs_are_those_of_the_plain_logits():
   pair, inputs = TABLES["encoder and decoder"], np.array([[1], [2], [3]])
   table = jax.nn.log_softmax(pair.target_params)
   output = pair.speculative(
-      inputs,
-      gamma=2,
-      temperature=(0.0, 2.0, 1.0),
-      top_k=2,
-      max_new_tokens=(8, 3, 8),
+    inputs,
+    gamma=2,
+    temperature=(0.0, 2.0, 1.0),
+    top_k=2,
+    max_new_tokens=(8, 3, 8),
   )
   for row, source in enumerate(inputs[:, 0] % 3):
     tokens, total = [0], 0.0
@@ -230,7 +230,9 @@ def test_logits_that_are_not_finite_do_not_pass_in_silence():
   pair = TABLES["encoder and decoder"]
   params = jnp.full_like(pair.target_params, jnp.nan)
   pair = dataclasses.replace(pair, target_params=params)
-  output = pair.speculative(np.ones((2, 1), np.int32), gamma=2, max_new_tokens=4)
+  output = pair.speculative(
+    np.ones((2, 1), np.int32), gamma=2, max_new_tokens=4
+  )
   assert np.all(np.isnan(output.log_probs))
   assert np.all((output.tokens >= 0) & (output.tokens < 5))
   assert not np.any(output.stats.accepted)

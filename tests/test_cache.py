@@ -22,10 +22,10 @@ ROUNDS = 4
 LENGTH = 1 + ROUNDS * (GAMMA + 1)
 CAPACITY = LENGTH + GAMMA + 1
 T5 = toy.Pair(
-    toy.T5_TARGET,
-    toy.t5_params(toy.T5_TARGET, 0),
-    toy.T5_DRAFT,
-    toy.t5_params(toy.T5_DRAFT, 1),
+  toy.T5_TARGET,
+  toy.t5_params(toy.T5_TARGET, 0),
+  toy.T5_DRAFT,
+  toy.t5_params(toy.T5_DRAFT, 1),
 )
 SAMPLER = Sampler(jnp.ones(ROWS), 0, 1.0, False)
 INPUTS = toy.inputs(ROWS, 7)
@@ -50,19 +50,19 @@ def _round(tokens, lengths, caches, key):
   target_cache, draft_cache = caches
   position = jnp.zeros_like(lengths)
   draft, draft_cache = model_drafter(T5.draft).draft(
-      T5.draft_params,
-      Context(tokens, lengths, position),
-      draft_cache,
-      jax.random.split(key, ROWS),
-      SAMPLER,
-      GAMMA,
+    T5.draft_params,
+    Context(tokens, lengths, position),
+    draft_cache,
+    jax.random.split(key, ROWS),
+    SAMPLER,
+    GAMMA,
   )
   last = jnp.take_along_axis(tokens, lengths[:, None] - 1, axis=1)
   logits, target_cache = T5.target.extend(
-      T5.target_params,
-      jnp.concatenate([last, draft.tokens], axis=1),
-      lengths - 1,
-      target_cache,
+    T5.target_params,
+    jnp.concatenate([last, draft.tokens], axis=1),
+    lengths - 1,
+    target_cache,
   )
   return draft, logits, (target_cache, draft_cache)
 
@@ -87,7 +87,7 @@ def _play(history, seed, poison=lambda caches, lengths: caches):
   for i, kept in enumerate(history):
     caches = poison(caches, lengths)
     draft, logits, caches = _round(
-        tokens, lengths, caches, jax.random.key(100 * seed + i)
+      tokens, lengths, caches, jax.random.key(100 * seed + i)
     )
     guesses = np.asarray(draft.tokens)
     seen.append((lengths.copy(), guesses, draft.probs, logits))
@@ -99,7 +99,7 @@ def _play(history, seed, poison=lambda caches, lengths: caches):
 
 
 histories = st.lists(
-    st.tuples(*[st.integers(0, GAMMA)] * ROWS), min_size=1, max_size=ROUNDS
+  st.tuples(*[st.integers(0, GAMMA)] * ROWS), min_size=1, max_size=ROUNDS
 )
 
 
@@ -115,17 +115,17 @@ def test_after_any_history_the_laws_are_those_of_the_prefix(history, seed):
       sequence[row, length : length + GAMMA] = guesses[row]
     wanted = lengths[:, None, None] - 1 + np.arange(GAMMA + 1)[:, None]
     target, draft = (
-        np.take_along_axis(
-            np.asarray(_uncached(model, params, INPUTS, sequence)), wanted, 1
-        )
-        for model, params in (
-            (T5.target, T5.target_params),
-            (T5.draft, T5.draft_params),
-        )
+      np.take_along_axis(
+        np.asarray(_uncached(model, params, INPUTS, sequence)), wanted, 1
+      )
+      for model, params in (
+        (T5.target, T5.target_params),
+        (T5.draft, T5.draft_params),
+      )
     )
     np.testing.assert_allclose(target_logits, target, atol=2e-5)
     np.testing.assert_allclose(
-        draft_probs, jax.nn.softmax(draft[:, :GAMMA]), atol=1e-5
+      draft_probs, jax.nn.softmax(draft[:, :GAMMA]), atol=1e-5
     )
 
 
@@ -140,14 +140,14 @@ def _spoil(cache, firsts):
     return jnp.where(slots >= firsts_, 1e3, buffer)
 
   layers = [
-      dataclasses.replace(
-          layer,
-          self_attention=KVCache(
-              spoil(layer.self_attention.key, 3),
-              spoil(layer.self_attention.value, 2),
-          ),
-      )
-      for layer in cache.layers
+    dataclasses.replace(
+      layer,
+      self_attention=KVCache(
+        spoil(layer.self_attention.key, 3),
+        spoil(layer.self_attention.value, 2),
+      ),
+    )
+    for layer in cache.layers
   ]
   return dataclasses.replace(cache, layers=tuple(layers))
 
@@ -161,7 +161,9 @@ def test_unused_cache_slots_are_never_seen():
     target, draft = caches
     # The last committed token has not been fed. The draft feeds the one
     # before it again, since its entry can be missing.
-    return _spoil(target, lengths - 1), _spoil(draft, np.maximum(lengths - 2, 0))
+    return _spoil(target, lengths - 1), _spoil(
+      draft, np.maximum(lengths - 2, 0)
+    )
 
   clean, tokens, _ = _play(VERDICTS, 0)
   spoiled, tokens_spoiled, caches = _play(VERDICTS, 0, poison)
@@ -172,35 +174,35 @@ def test_unused_cache_slots_are_never_seen():
   # The poison was there, and a slot that is in use feels it.
   assert np.max(caches[0].layers[0].self_attention.key) == 1e3
   felt, _, _ = _play(
-      VERDICTS,
-      0,
-      lambda caches, lengths: (_spoil(caches[0], lengths - 2), caches[1]),
+    VERDICTS,
+    0,
+    lambda caches, lengths: (_spoil(caches[0], lengths - 2), caches[1]),
   )
   assert np.any(np.asarray(felt[1][3]) != np.asarray(clean[1][3]))
 
 
 def test_unused_slots_of_the_token_buffer_are_never_seen():
   run, inputs = speculative.prepare(
-      jax.random.key(0),
-      jnp.asarray(INPUTS),
-      config=toy.config(
-          gamma=GAMMA, max_new_tokens=(9, 4, 7), temperature=(0.0, 1.0, 0.7)
-      ),
-      **T5.models,
+    jax.random.key(0),
+    jnp.asarray(INPUTS),
+    config=toy.config(
+      gamma=GAMMA, max_new_tokens=(9, 4, 7), temperature=(0.0, 1.0, 0.7)
+    ),
+    **T5.models,
   )
   step = jax.jit(lambda state: speculative.step(run, state)[0])
   clean = spoiled = jax.jit(lambda: speculative.start(run, inputs))()
   for _ in range(9):
     is_unused = np.arange(10) >= np.asarray(spoiled.lengths)[:, None]
     spoiled = dataclasses.replace(
-        spoiled, tokens=jnp.where(is_unused, 1000, spoiled.tokens)
+      spoiled, tokens=jnp.where(is_unused, 1000, spoiled.tokens)
     )
     clean, spoiled = step(clean), step(spoiled)
   assert np.all(clean.is_done)
   np.testing.assert_array_equal(clean.lengths, spoiled.lengths)
   is_used = np.arange(10) < np.asarray(clean.lengths)[:, None]
   np.testing.assert_array_equal(
-      clean.tokens, np.where(is_used, spoiled.tokens, 0)
+    clean.tokens, np.where(is_used, spoiled.tokens, 0)
   )
   np.testing.assert_array_equal(clean.log_probs, spoiled.log_probs)
 
@@ -210,19 +212,19 @@ def test_what_does_not_depend_on_the_output_never_changes():
   _, _, after = _play(VERDICTS, 0)
   for one, other in zip(before, after, strict=True):
     fixed = [
-        [
-            [(layer.cross_attention, layer.bias_line) for layer in cache.layers],
-            cache.bias_line,
-            cache.encoder_mask,
-        ]
-        for cache in (one, other)
+      [
+        [(layer.cross_attention, layer.bias_line) for layer in cache.layers],
+        cache.bias_line,
+        cache.encoder_mask,
+      ]
+      for cache in (one, other)
     ]
     assert len(jax.tree.leaves(fixed[0])) > 3
     jax.tree.map(np.testing.assert_array_equal, *fixed)
     # What does depend on it has changed.
     assert np.any(
-        np.asarray(one.layers[0].self_attention.key)
-        != np.asarray(other.layers[0].self_attention.key)
+      np.asarray(one.layers[0].self_attention.key)
+      != np.asarray(other.layers[0].self_attention.key)
     )
 
 
@@ -243,14 +245,14 @@ def long_decode():
   inputs = toy.inputs(rows, 7)
   cache = jax.jit(model.prefill, static_argnums=2)(params, inputs, length).cache
   _, cache = jax.jit(model.extend)(
-      params, tokens, np.zeros(rows, np.int32), cache
+    params, tokens, np.zeros(rows, np.int32), cache
   )
   logits = np.asarray(_uncached(model, params, inputs, tokens))
   at = PREFIXES[:, None] + np.arange(QUERIES)
   return (
-      cache,
-      np.take_along_axis(tokens, at, axis=1),
-      np.take_along_axis(logits, at[..., None], axis=1),
+    cache,
+    np.take_along_axis(tokens, at, axis=1),
+    np.take_along_axis(logits, at[..., None], axis=1),
   )
 
 
@@ -281,13 +283,13 @@ def test_a_rejected_token_leaves_nothing_behind(long_decode):
 
 
 @pytest.mark.parametrize(
-    ("position", "written"), [(0, [0, 1, 2]), (3, [3, 4]), (4, [4]), (5, [])]
+  ("position", "written"), [(0, [0, 1, 2]), (3, [3, 4]), (4, [4]), (5, [])]
 )
 def test_writes_past_the_end_are_dropped(position, written):
   cache = KVCache.create(2, 2, 5, 3, "float32")
   new = 1.0 + np.arange(2 * 3 * 2 * 3).reshape(2, 3, 2, 3)
   after = cache.write(
-      jnp.asarray(new), jnp.asarray(-new), jnp.array([position, 0])
+    jnp.asarray(new), jnp.asarray(-new), jnp.array([position, 0])
   )
   key = np.asarray(after.key).transpose(0, 3, 1, 2)  # [B, L, H, K]
   value = np.asarray(after.value).transpose(0, 2, 1, 3)
@@ -320,12 +322,12 @@ def test_no_write_is_ever_past_the_end(gamma):
   pair = toy.table_pair()
   pair = dataclasses.replace(pair, target=model, draft=model).same
   run, inputs = speculative.prepare(
-      jax.random.key(0),
-      jnp.arange(7)[:, None],
-      config=toy.config(
-          gamma=gamma, max_new_tokens=(1, 2, 3, 4, 5, 6, 7), eos_id=-1
-      ),
-      **pair.models,
+    jax.random.key(0),
+    jnp.arange(7)[:, None],
+    config=toy.config(
+      gamma=gamma, max_new_tokens=(1, 2, 3, 4, 5, 6, 7), eos_id=-1
+    ),
+    **pair.models,
   )
   step = jax.jit(lambda state: speculative.step(run, state)[0])
   state = speculative.start(run, inputs)

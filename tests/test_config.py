@@ -9,18 +9,18 @@ import specdec_jax as sd
 
 def test_configs_that_say_the_same_are_equal_and_hash_alike():
   plain = sd.SpeculativeConfig(
-      gamma=3,
-      max_new_tokens=(4, 5),
-      sampling=sd.SamplingConfig((0.5, 1.0), top_k=2, top_p=0.5),
+    gamma=3,
+    max_new_tokens=(4, 5),
+    sampling=sd.SamplingConfig((0.5, 1.0), top_k=2, top_p=0.5),
   )
   for make in (list, np.array, jnp.array):
     other = sd.SpeculativeConfig(
-        gamma=np.int64(3),
-        max_new_tokens=make([4, 5]),
-        sampling=sd.SamplingConfig(
-            make([0.5, 1.0]), top_k=np.int32(2), top_p=np.float32(0.5)
-        ),
-        eos_id=np.int32(1),
+      gamma=np.int64(3),
+      max_new_tokens=make([4, 5]),
+      sampling=sd.SamplingConfig(
+        make([0.5, 1.0]), top_k=np.int32(2), top_p=np.float32(0.5)
+      ),
+      eos_id=np.int32(1),
     )
     assert other == plain
     assert hash(other) == hash(plain)
@@ -32,13 +32,16 @@ def test_an_integer_is_a_temperature():
 
 
 def test_no_eos_has_two_spellings():
-  one, other = sd.SpeculativeConfig(eos_id=None), sd.SpeculativeConfig(eos_id=-1)
+  one, other = (
+    sd.SpeculativeConfig(eos_id=None),
+    sd.SpeculativeConfig(eos_id=-1),
+  )
   assert one == other
 
 
 @pytest.mark.parametrize(
-    ("temperature", "greedy"),
-    [(0.0, True), (1e-4, True), (1.1e-4, False), ((0, 1), False), ((0, 0), True)],
+  ("temperature", "greedy"),
+  [(0.0, True), (1e-4, True), (1.1e-4, False), ((0, 1), False), ((0, 0), True)],
 )
 def test_greedy_means_every_row(temperature, greedy):
   assert sd.SamplingConfig(temperature).greedy == greedy

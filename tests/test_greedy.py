@@ -12,11 +12,12 @@ from specdec_jax import t5
 from tests import toy
 
 STEPS = 12
+# Of one shape, so that any parameters are a draft for any others.
 T5 = toy.Pair(
-    toy.T5_TARGET,
-    toy.t5_params(toy.T5_TARGET, 0),
-    toy.T5_TARGET,
-    toy.disturbed_params(toy.T5_TARGET, 0, 0.1),
+  toy.T5_DRAFT,
+  toy.t5_params(toy.T5_DRAFT, 0),
+  toy.T5_DRAFT,
+  toy.disturbed_params(toy.T5_DRAFT, 0, 0.1),
 )
 OPTIONS = {"temperature": 0.0, "max_new_tokens": STEPS}
 # With random parameters no output ends early by itself.
@@ -39,7 +40,7 @@ def _assert_same(output, baseline):
   np.testing.assert_array_equal(output.tokens, baseline.tokens)
   np.testing.assert_array_equal(output.lengths, baseline.lengths)
   np.testing.assert_allclose(
-      output.log_probs, baseline.log_probs, rtol=1e-4, atol=1e-4
+    output.log_probs, baseline.log_probs, rtol=1e-4, atol=1e-4
   )
 
 
@@ -47,8 +48,8 @@ def test_the_baseline_is_the_argmax_of_the_uncached_decoder():
   inputs = toy.inputs(3, 9)
   baseline = T5.baseline(inputs, **ALWAYS)
   np.testing.assert_array_equal(
-      baseline.tokens,
-      _oracle(T5.target, T5.target_params, inputs, baseline.tokens),
+    baseline.tokens,
+    _oracle(T5.target, T5.target_params, inputs, baseline.tokens),
   )
   # Outputs that differ from row to row and are not one token repeated.
   assert len({tuple(row) for row in baseline.tokens.tolist()}) == 3
@@ -61,9 +62,9 @@ def test_speculation_is_the_baseline_token_for_token(gamma):
   baseline = T5.baseline(inputs, **ALWAYS)
   rates = []
   for params in (
-      T5.draft_params,
-      toy.t5_params(T5.draft, 7),
-      T5.target_params,
+    T5.draft_params,
+    toy.t5_params(T5.draft, 7),
+    T5.target_params,
   ):
     pair = dataclasses.replace(T5, draft_params=params)
     output = pair.speculative(inputs, gamma=gamma, **ALWAYS)
@@ -78,11 +79,13 @@ def test_speculation_is_the_baseline_token_for_token(gamma):
 @pytest.mark.parametrize("batch", [1, 16])
 def test_any_batch_and_a_draft_of_another_depth(batch):
   pair = dataclasses.replace(
-      T5, draft=toy.T5_DRAFT, draft_params=toy.t5_params(toy.T5_DRAFT, 3)
+    T5,
+    target=toy.T5_TARGET,
+    target_params=toy.t5_params(toy.T5_TARGET, 0),
   )
   inputs = toy.inputs(batch, 9)
   # A token that the outputs hold, so that rows end at different lengths.
-  eos_id = int(pair.baseline(toy.inputs(3, 9), **ALWAYS).tokens[0, 4])
+  eos_id = int(pair.baseline(inputs, **ALWAYS).tokens[0, 4])
   options = {**OPTIONS, "eos_id": eos_id}
   baseline = pair.baseline(inputs, **options)
   _assert_same(pair.speculative(inputs, gamma=4, **options), baseline)
@@ -101,8 +104,8 @@ def test_ties_go_to_the_lowest_id():
   baseline = pair.baseline(inputs, **ALWAYS)
   assert np.all(np.asarray(baseline.tokens) < half.shape[1])
   np.testing.assert_array_equal(
-      baseline.tokens,
-      _oracle(pair.target, params, inputs, baseline.tokens),
+    baseline.tokens,
+    _oracle(pair.target, params, inputs, baseline.tokens),
   )
   _assert_same(pair.speculative(inputs, gamma=4, **ALWAYS), baseline)
 
@@ -110,9 +113,9 @@ def test_ties_go_to_the_lowest_id():
 def test_tables_full_of_ties():
   pair = toy.table_pair(seed=5)
   pair = dataclasses.replace(
-      pair,
-      target_params=jnp.round(pair.target_params),
-      draft_params=jnp.round(pair.draft_params),
+    pair,
+    target_params=jnp.round(pair.target_params),
+    draft_params=jnp.round(pair.draft_params),
   )
   inputs = np.arange(1, 4)[:, None]
   baseline = pair.baseline(inputs, eos_id=-1, **OPTIONS)
@@ -141,7 +144,7 @@ def test_bfloat16_strays_to_near_ties_only():
   other_gaps = []
   for i in range(STEPS):
     logits, cache = extend(
-        T5.target_params, fed[:, None], prefill.position + i, cache
+      T5.target_params, fed[:, None], prefill.position + i, cache
     )
     logits = np.asarray(logits[:, 0])
     ulp = np.max(np.abs(logits), axis=1) * 2.0**-8

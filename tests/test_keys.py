@@ -9,7 +9,9 @@ from tests import toy
 
 
 def _data(keys):
-  return [tuple(each) for each in np.asarray(jax.random.key_data(keys)).tolist()]
+  return [
+    tuple(each) for each in np.asarray(jax.random.key_data(keys)).tolist()
+  ]
 
 
 def test_one_key_gives_each_row_another():
@@ -20,7 +22,7 @@ def test_one_key_gives_each_row_another():
 
 def test_a_row_key_depends_on_its_index_alone():
   assert _data(row_keys(jax.random.key(0), 5))[:3] == _data(
-      row_keys(jax.random.key(0), 3)
+    row_keys(jax.random.key(0), 3)
   )
 
 
@@ -48,56 +50,55 @@ def test_uniform_numbers_of_a_row_are_many_and_its_own():
   np.testing.assert_array_equal(uniform_rows(keys[1:2], 4)[0], numbers[1])
 
 
-@pytest.fixture
-def spy(monkeypatch):
-  """Records the keys of every draft and every verification."""
-  seen = []
+def test_keys_are_new_in_every_round_for_every_purpose(monkeypatch):
+  pair = toy.table_pair()
+  used = []
   verify = speculative.verify
 
+  class Watched(type(pair.models["drafter"])):
+    def draft(self, params, context, cache, keys, sampler, gamma):
+      used.append(keys)
+      return super().draft(params, context, cache, keys, sampler, gamma)
+
   def watch(keys, *args):
-    seen.append(keys)
+    used.append(keys)
     return verify(keys, *args)
 
   monkeypatch.setattr(speculative, "verify", watch)
-  return seen
-
-
-def test_keys_are_new_in_every_round_for_every_purpose(spy):
-  pair = toy.table_pair()
-  draft_keys = []
-
-  class Watched(type(pair.models["drafter"])):
-
-    def draft(self, params, context, cache, keys, sampler, gamma):
-      draft_keys.append(keys)
-      return super().draft(params, context, cache, keys, sampler, gamma)
-
   run, inputs = speculative.prepare(
-      jax.random.key(0),
-      jnp.ones((3, 1), jnp.int32),
-      config=toy.config(gamma=2, max_new_tokens=6, eos_id=-1),
-      **{**pair.models, "drafter": Watched(pair.draft)},
+    jax.random.key(0),
+    jnp.ones((3, 1), jnp.int32),
+    config=toy.config(gamma=2, max_new_tokens=6, eos_id=-1),
+    **{**pair.models, "drafter": Watched(pair.draft)},
   )
-  state = speculative.start(run, inputs)
-  for _ in range(2):
+
+  @jax.jit
+  def step(state):
+    used.clear()
     state, _ = speculative.step(run, state)
-  used = [each for keys in (*draft_keys, *spy) for each in _data(keys)]
-  assert len(used) == 2 * 2 * 3
-  assert len(set(used)) == len(used)
-  assert not set(used) & set(_data(state.keys))
+    return state, list(used)
+
+  state = jax.jit(speculative.start)(run, inputs)
+  seen = _data(state.keys)
+  for _ in range(3):
+    state, keys = step(state)
+    assert len(keys) == 2  # To draft, and to verify.
+    seen += [each for purpose in keys for each in _data(purpose)]
+  assert len(seen) == 3 + 3 * 2 * 3
+  assert len(set(seen)) == len(seen)
 
 
 def test_no_key_is_used_twice():
   pair = toy.table_pair()
   run, inputs = speculative.prepare(
-      jax.random.key(0),
-      jnp.ones((2, 1), jnp.int32),
-      config=toy.config(gamma=3, max_new_tokens=5),
-      **pair.models,
+    jax.random.key(0),
+    jnp.ones((2, 1), jnp.int32),
+    config=toy.config(gamma=3, max_new_tokens=5),
+    **pair.models,
   )
   with jax.debug_key_reuse(True):
-    with pytest.raises(Exception, match="reuse"):
+    with pytest.raises(Exception, match="already consumed"):
       jax.jit(lambda key: jax.random.bits(key) + jax.random.bits(key))(
-          jax.random.key(0)
+        jax.random.key(0)
       )
     jax.jit(lambda run, inputs: speculative._generate(run, inputs))(run, inputs)

@@ -52,7 +52,7 @@ class CountingModel(toy.TableModel):
 def _pair():
   """Models that are new objects, and equal to those of the last call."""
   return dataclasses.replace(
-      toy.table_pair(), target=CountingModel(5), draft=CountingModel(5, 2)
+    toy.table_pair(), target=CountingModel(5), draft=CountingModel(5, 2)
   )
 
 
@@ -69,13 +69,13 @@ def warm():
 
 
 CHANGES = {
-    "inputs": ({"inputs": INPUTS[::-1] + 1}, {}),
-    "key": ({"key": 5}, {}),
-    "temperature": ({}, {"temperature": 0.5}),
-    "temperature of each row": ({}, {"temperature": (0.0, 2.0, 0.3)}),
-    "budgets below the largest": ({}, {"max_new_tokens": (1, 8, 3)}),
-    "one budget for all": ({}, {"max_new_tokens": 8}),
-    "configuration by keyword": ({}, {"eos_id": 1, "top_p": 1.0, "top_k": 0}),
+  "inputs": ({"inputs": INPUTS[::-1] + 1}, {}),
+  "key": ({"key": 5}, {}),
+  "temperature": ({}, {"temperature": 0.5}),
+  "temperature of each row": ({}, {"temperature": (0.0, 2.0, 0.3)}),
+  "budgets below the largest": ({}, {"max_new_tokens": (1, 8, 3)}),
+  "one budget for all": ({}, {"max_new_tokens": 8}),
+  "configuration by keyword": ({}, {"eos_id": 1, "top_p": 1.0, "top_k": 0}),
 }
 
 
@@ -89,7 +89,9 @@ def test_new_values_compile_and_trace_nothing(warm, name):
   arguments["key"] = jax.random.key(arguments.get("key", 0))
   traced = len(CountingModel.calls)
   with compilations() as found:
-    jax.block_until_ready(pair.speculative(**arguments, **{**OPTIONS, **options}))
+    jax.block_until_ready(
+      pair.speculative(**arguments, **{**OPTIONS, **options})
+    )
   assert CountingModel.calls[traced:] == []
   assert found == []
 
@@ -97,7 +99,7 @@ def test_new_values_compile_and_trace_nothing(warm, name):
 def test_new_parameters_compile_nothing(warm):
   key = jax.random.key(0)
   warm = dataclasses.replace(
-      warm, target_params=warm.draft_params, draft_params=warm.target_params
+    warm, target_params=warm.draft_params, draft_params=warm.target_params
   )
   inputs = jnp.asarray(INPUTS)
   with compilations() as found:
@@ -106,9 +108,9 @@ def test_new_parameters_compile_nothing(warm):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"gamma": 2}, {"max_new_tokens": 9}, {"temperature": 0.0}, {"eos_id": 2}],
-    ids=lambda change: next(iter(change)),
+  "change",
+  [{"gamma": 2}, {"max_new_tokens": 9}, {"temperature": 0.0}, {"eos_id": 2}],
+  ids=lambda change: next(iter(change)),
 )
 def test_what_shapes_the_program_does_compile(warm, change):
   # The measure can tell: these are other programs.
@@ -134,17 +136,17 @@ def test_a_model_is_traced_a_few_times_whatever_the_length(warm):
 
 def _prepare(pair, **options):
   return speculative.prepare(
-      jax.random.key(0),
-      jnp.asarray(INPUTS),
-      config=toy.config(**{**OPTIONS, **options}),
-      **pair.models,
+    jax.random.key(0),
+    jnp.asarray(INPUTS),
+    config=toy.config(**{**OPTIONS, **options}),
+    **pair.models,
   )
 
 
 def test_nothing_is_transferred_while_it_decodes(warm):
   run, inputs = jax.device_put(_prepare(warm))
   with jax.transfer_guard("disallow"):
-    with pytest.raises(Exception, match="[Dd]isallowed host-to-device"):
+    with pytest.raises(Exception, match=r"[Dd]isallowed host-to-device"):
       jnp.sin(np.ones(3, np.float32))  # The guard is awake.
     output = jax.block_until_ready(speculative._generate(run, inputs))
   assert np.all(output.lengths > 0)
@@ -169,10 +171,12 @@ def _primitives(jaxpr):
 
 def test_the_program_calls_nothing_on_the_host(warm):
   run, inputs = _prepare(warm)
-  names = set(_primitives(jax.make_jaxpr(speculative._generate)(run, inputs).jaxpr))
+  names = set(
+    _primitives(jax.make_jaxpr(speculative._generate)(run, inputs).jaxpr)
+  )
   assert {"while", "scan", "random_bits"} <= names  # Seen to the bottom.
   assert not {
-      name
-      for name in names
-      if "callback" in name or name in ("infeed", "outfeed")
+    name
+    for name in names
+    if "callback" in name or name in ("infeed", "outfeed")
   }

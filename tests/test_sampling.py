@@ -33,7 +33,7 @@ def _sparse_weights(rows, size, seed):
 def _draws(uniforms, weights):
   """What each row draws at each of its uniforms, [B, N]."""
   return np.asarray(
-      jax.lax.map(lambda uniform: sample(uniform, weights), uniforms.T).T
+    jax.lax.map(lambda uniform: sample(uniform, weights), uniforms.T).T
   )
 
 
@@ -44,7 +44,7 @@ def test_no_uniform_draws_an_entry_without_weight(size):
   steps = (ends / ends[:, -1:])[:, :: max(1, size // 512)]
   uniforms = _neighbours(steps, 2).reshape(len(weights), -1)
   uniforms = np.concatenate(
-      [uniforms, np.tile(EDGES, (len(weights), 1))], axis=1
+    [uniforms, np.tile(EDGES, (len(weights), 1))], axis=1
   )
   tokens = _draws(jnp.asarray(uniforms), jnp.asarray(weights))
   assert np.all(np.take_along_axis(weights, tokens, axis=1) > 0)
@@ -66,7 +66,7 @@ def test_words_begin_and_end_at_the_cumulative_sums(size):
     for at in (starts + margin, middle, ends[row, words] - margin):
       uniforms = np.float32(at[wide])
       tokens = _draws(
-          jnp.asarray(uniforms[None]), jnp.asarray(weights[row : row + 1])
+        jnp.asarray(uniforms[None]), jnp.asarray(weights[row : row + 1])
       )[0]
       np.testing.assert_array_equal(tokens, words[wide])
   zeros = _draws(jnp.zeros((3, 1)), jnp.asarray(weights))[:, 0]
@@ -96,17 +96,17 @@ def test_without_any_weight_the_draw_stays_inside_the_vocabulary(fill):
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([1.0, 3.0, 2.0], 1),
-        ([3.0, 1.0, 3.0], 0),
-        ([1.0, 1.0, 1.0], 0),
-        ([0.0, -0.0, -1.0], 0),
-        ([-np.inf, -np.inf, -5.0], 2),
-        ([-np.inf] * 3, 0),
-        ([np.inf, 1.0, np.inf], 0),
-        ([1.0, np.nan, 0.0], 2),  # No maximum: anything inside.
-    ],
+  ("values", "expected"),
+  [
+    ([1.0, 3.0, 2.0], 1),
+    ([3.0, 1.0, 3.0], 0),
+    ([1.0, 1.0, 1.0], 0),
+    ([0.0, -0.0, -1.0], 0),
+    ([-np.inf, -np.inf, -5.0], 2),
+    ([-np.inf] * 3, 0),
+    ([np.inf, 1.0, np.inf], 0),
+    ([1.0, np.nan, 0.0], 2),  # No maximum: anything inside.
+  ],
 )
 def test_argmax(values, expected):
   assert argmax(jnp.array(values)) == expected
@@ -115,10 +115,10 @@ def test_argmax(values, expected):
 def sampler(temperature=1.0, **options):
   sampling = config(temperature=temperature, **options).sampling
   return Sampler(
-      jnp.atleast_1d(jnp.asarray(sampling.temperature)),
-      sampling.top_k,
-      sampling.top_p,
-      sampling.greedy,
+    jnp.atleast_1d(jnp.asarray(sampling.temperature)),
+    sampling.top_k,
+    sampling.top_p,
+    sampling.greedy,
   )
 
 
@@ -135,7 +135,7 @@ LAW = (0.4, 0.3, 0.2, 0.1)
 def test_temperature_comes_before_top_p():
   # The other way round it would be (.55, .31, .14, 0).
   np.testing.assert_allclose(
-      probs(LAW, 0.5, top_p=0.8), [0.64, 0.36, 0, 0], atol=1e-6
+    probs(LAW, 0.5, top_p=0.8), [0.64, 0.36, 0, 0], atol=1e-6
   )
 
 
@@ -143,23 +143,23 @@ def test_top_k_comes_before_top_p():
   # Of the two words that are left the first has 4/7 and is enough. Without
   # the renormalisation in between it would have .4, and not be.
   np.testing.assert_allclose(
-      probs(LAW, top_k=2, top_p=0.5), [1, 0, 0, 0], atol=1e-6
+    probs(LAW, top_k=2, top_p=0.5), [1, 0, 0, 0], atol=1e-6
   )
   np.testing.assert_allclose(
-      probs(LAW, top_p=0.5), [4 / 7, 3 / 7, 0, 0], atol=1e-6
+    probs(LAW, top_p=0.5), [4 / 7, 3 / 7, 0, 0], atol=1e-6
   )
 
 
 @pytest.mark.parametrize(
-    ("temperature", "expected"),
-    [
-        (0.0, [1, 0, 0, 0]),
-        (1e-6, [1, 0, 0, 0]),
-        (MIN_TEMPERATURE, [1, 0, 0, 0]),
-        (0.5, np.square(LAW) / np.sum(np.square(LAW))),
-        (1.0, LAW),
-        (2.0, np.sqrt(LAW) / np.sum(np.sqrt(LAW))),
-    ],
+  ("temperature", "expected"),
+  [
+    (0.0, [1, 0, 0, 0]),
+    (1e-6, [1, 0, 0, 0]),
+    (MIN_TEMPERATURE, [1, 0, 0, 0]),
+    (0.5, np.square(LAW) / np.sum(np.square(LAW))),
+    (1.0, LAW),
+    (2.0, np.sqrt(LAW) / np.sum(np.sqrt(LAW))),
+  ],
 )
 def test_temperatures(temperature, expected):
   np.testing.assert_allclose(probs(LAW, temperature), expected, atol=1e-6)
@@ -192,13 +192,13 @@ def test_a_top_k_that_drops_nothing(top_k):
 def test_ties_of_the_last_word_kept_are_kept():
   third = np.float32(1 / 3)
   np.testing.assert_allclose(
-      probs([0.4, 0.2, 0.2, 0.2], top_k=2), [0.4, 0.2, 0.2, 0.2], atol=1e-6
+    probs([0.4, 0.2, 0.2, 0.2], top_k=2), [0.4, 0.2, 0.2, 0.2], atol=1e-6
   )
   np.testing.assert_allclose(
-      probs([0.4, 0.2, 0.2, 0.2], top_p=0.5), [0.4, 0.2, 0.2, 0.2], atol=1e-6
+    probs([0.4, 0.2, 0.2, 0.2], top_p=0.5), [0.4, 0.2, 0.2, 0.2], atol=1e-6
   )
   np.testing.assert_allclose(
-      probs([0.3, 0.3, 0.3, 0.1], top_k=1), [third, third, third, 0], atol=1e-6
+    probs([0.3, 0.3, 0.3, 0.1], top_k=1), [third, third, third, 0], atol=1e-6
   )
 
 
@@ -217,7 +217,7 @@ def test_impossible_words_stay_impossible():
 @pytest.mark.parametrize("top_k", [0, 2, 7])
 @pytest.mark.parametrize("top_p", [1.0, 0.3, 0.95])
 def test_random_logits_against_a_plain_implementation(
-    temperature, top_k, top_p
+  temperature, top_k, top_p
 ):
   options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
   logits = np.random.default_rng(1).standard_normal((1, 20, 11)) * 3
@@ -231,7 +231,7 @@ def test_large_logits_do_not_overflow():
   logits = jnp.array([[[3e38, -3e38, 0.0]]])
   for temperature in (0.0, 0.5, 1.0):
     np.testing.assert_array_equal(
-        sampler(temperature).probs(logits)[0, 0], [1, 0, 0]
+      sampler(temperature).probs(logits)[0, 0], [1, 0, 0]
     )
 
 
@@ -240,14 +240,14 @@ def test_bfloat16_logits_are_standardised_in_float32():
   law = sampler().probs(logits)
   assert law.dtype == jnp.float32
   np.testing.assert_allclose(
-      law, sampler().probs(logits.astype(jnp.float32)), rtol=1e-6
+    law, sampler().probs(logits.astype(jnp.float32)), rtol=1e-6
   )
 
 
 @pytest.mark.parametrize("temperature", [0.0, (0.0, 1.0, 0.5)])
 def test_a_draw_is_from_the_law_that_is_returned(temperature):
   logits = jnp.asarray(
-      np.random.default_rng(2).standard_normal((3, 1, 200)), jnp.float32
+    np.random.default_rng(2).standard_normal((3, 1, 200)), jnp.float32
   )
   one = sampler(temperature)
   if one.greedy:

@@ -7,19 +7,21 @@ import specdec_jax as sd
 from specdec_jax.verification import apply_rule, residual
 from tests.enumeration import outcomes
 
-P = np.float32([[0.5, 0.3, 0.15, 0.05], [0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]])
+P = np.float32(
+  [[0.5, 0.3, 0.15, 0.05], [0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]]
+)
 Q = np.float32([[0.1, 0.6, 0.25, 0.05], [0.4, 0.3, 0.2, 0.1]])
 
 
 def judge(uniforms, tokens, next_uniform=0.5, p=P, q=Q, lengths=None):
   """The rule on one row, as two numbers."""
   verdict = apply_rule(
-      jnp.array([uniforms], jnp.float32),
-      jnp.array([next_uniform], jnp.float32),
-      jnp.array([tokens], jnp.int32),
-      jnp.asarray(q)[None],
-      jnp.asarray(p)[None],
-      None if lengths is None else jnp.array([lengths]),
+    jnp.array([uniforms], jnp.float32),
+    jnp.array([next_uniform], jnp.float32),
+    jnp.array([tokens], jnp.int32),
+    jnp.asarray(q)[None],
+    jnp.asarray(p)[None],
+    None if lengths is None else jnp.array([lengths]),
   )
   return int(verdict.num_accepted[0]), int(verdict.next_token[0])
 
@@ -56,10 +58,10 @@ def test_acceptance_is_the_overlap_of_the_laws(seed):
   p = random.dirichlet(np.ones(5), 2).astype(np.float32)
   q = random.dirichlet(np.ones(5)).astype(np.float32)
   law = outcomes(
-      apply_rule,
-      np.arange(5, dtype=np.int32)[:, None],
-      np.tile(q, (5, 1, 1)),
-      np.tile(p, (5, 1, 1)),
+    apply_rule,
+    np.arange(5, dtype=np.int32)[:, None],
+    np.tile(q, (5, 1, 1)),
+    np.tile(p, (5, 1, 1)),
   )
   accepted = np.sum(law[:, 1] * q[:, None])
   np.testing.assert_allclose(accepted, np.sum(np.minimum(p[0], q)), atol=1e-6)
@@ -116,18 +118,18 @@ def test_filler_may_hold_anything():
   q = np.array(Q)
   q[1] = np.nan
   assert judge([0.0, 0.0], [1, 0], 0.2, q=q, lengths=1) == judge(
-      [0.0, 0.0], [1, 3], 0.2, lengths=1
+    [0.0, 0.0], [1, 3], 0.2, lengths=1
   )
 
 
 def test_rows_with_and_without_guesses_side_by_side():
   verdict = apply_rule(
-      jnp.zeros((3, 2)),
-      jnp.full((3,), 0.95),
-      jnp.array([[1, 0]] * 3),
-      jnp.tile(Q, (3, 1, 1)),
-      jnp.tile(P, (3, 1, 1)),
-      jnp.array([2, 0, 1]),
+    jnp.zeros((3, 2)),
+    jnp.full((3,), 0.95),
+    jnp.array([[1, 0]] * 3),
+    jnp.tile(Q, (3, 1, 1)),
+    jnp.tile(P, (3, 1, 1)),
+    jnp.array([2, 0, 1]),
   )
   assert verdict.num_accepted.tolist() == [2, 0, 1]
   # The last words of each row's own law.
@@ -135,12 +137,11 @@ def test_rows_with_and_without_guesses_side_by_side():
 
 
 class TestResidual:
-
   def test_is_the_positive_part(self):
     np.testing.assert_allclose(
-        residual(jnp.asarray(P[:2]), jnp.asarray(Q)),
-        [[0.4, 0, 0, 0], [0, 0, 0.1, 0.3]],
-        atol=1e-7,
+      residual(jnp.asarray(P[:2]), jnp.asarray(Q)),
+      [[0.4, 0, 0, 0], [0, 0, 0.1, 0.3]],
+      atol=1e-7,
     )
 
   def test_of_equal_laws_is_the_target(self):
@@ -151,7 +152,9 @@ class TestResidual:
 
   def test_of_a_draft_above_the_target_is_the_target(self):
     # What rounding can do to equal laws.
-    np.testing.assert_array_equal(residual(P, np.nextafter(P, np.float32(1))), P)
+    np.testing.assert_array_equal(
+      residual(P, np.nextafter(P, np.float32(1))), P
+    )
 
   def test_has_finite_gradients(self):
     # No 0 / 0, not even in a branch that is not taken.
@@ -160,14 +163,18 @@ class TestResidual:
 
 
 class TestVerify:
-  ARGUMENTS = (jnp.array([[1, 0]] * 4), jnp.tile(Q, (4, 1, 1)), jnp.tile(P, (4, 1, 1)))
+  ARGUMENTS = (
+    jnp.array([[1, 0]] * 4),
+    jnp.tile(Q, (4, 1, 1)),
+    jnp.tile(P, (4, 1, 1)),
+  )
 
   def test_without_guesses_it_samples_the_target(self):
     verdict = sd.verify(
-        jax.random.key(0),
-        jnp.zeros((2, 0), jnp.int32),
-        jnp.zeros((2, 0, 4)),
-        jnp.array([[[0, 0, 1.0, 0]], [[0, 1.0, 0, 0]]]),
+      jax.random.key(0),
+      jnp.zeros((2, 0), jnp.int32),
+      jnp.zeros((2, 0, 4)),
+      jnp.array([[[0, 0, 1.0, 0]], [[0, 1.0, 0, 0]]]),
     )
     assert verdict.num_accepted.tolist() == [0, 0]
     assert verdict.next_token.tolist() == [2, 1]
@@ -181,7 +188,9 @@ class TestVerify:
     np.testing.assert_array_equal(one.next_token[order], other.next_token)
 
   def test_rows_under_one_key_differ(self):
-    tokens, q, p = (jnp.tile(x[:1], (64, *[1] * (x.ndim - 1))) for x in self.ARGUMENTS)
+    tokens, q, p = (
+      jnp.tile(x[:1], (64, *[1] * (x.ndim - 1))) for x in self.ARGUMENTS
+    )
     verdict = sd.verify(jax.random.key(0), tokens, q, p)
     assert len(set(verdict.num_accepted.tolist())) == 3
     assert len(set(verdict.next_token.tolist())) > 2
