@@ -316,7 +316,7 @@ class GuardedModel(toy.TableModel):
     return logits, (cache, jnp.maximum(farthest, last))
 
 
-@pytest.mark.parametrize("gamma", [0, 1, 3])
+@pytest.mark.parametrize("gamma", [0, 3])
 def test_no_write_is_ever_past_the_end(gamma):
   model = GuardedModel(5)
   pair = toy.table_pair()
@@ -330,7 +330,7 @@ def test_no_write_is_ever_past_the_end(gamma):
     **pair.models,
   )
   step = jax.jit(lambda state: speculative.step(run, state)[0])
-  state = speculative.start(run, inputs)
+  state = jax.jit(speculative.start)(run, inputs)
   while not np.all(state.is_done):
     state = step(state)
   state = step(state)  # Rows that are all done write as well.

@@ -321,22 +321,22 @@ def test_verify_draws_what_was_enumerated(judge, is_right):
 
 
 @pytest.mark.parametrize(
-  ("gamma", "sampling"),
+  ("gamma", "sampling", "draws"),
   [
-    (0, SamplingConfig(1.0)),
-    (3, SamplingConfig(1.0)),
-    (3, SamplingConfig(0.7, top_p=0.8)),
+    (0, SamplingConfig(1.0), 2**15),
+    (3, SamplingConfig(1.0), DRAWS),
+    (3, SamplingConfig(0.7, top_p=0.8), DRAWS),
   ],
   ids=["baseline", "temperature 1", "temperature 0.7, top-p 0.8"],
 )
-def test_the_compiled_sampler_draws_the_targets_law(gamma, sampling):
+def test_the_compiled_sampler_draws_the_targets_law(gamma, sampling, draws):
   case = Case(
-    target=table(1, 4), draft=table(2, 4), sampling=sampling, budget=4
+    target=table(1, 4), draft=table(2, 4), sampling=sampling, budget=3
   )
   model = TableModel(VOCAB)
   pair = Pair(model, jnp.asarray(case.target), model, jnp.asarray(case.draft))
   output = pair.speculative(
-    np.ones((DRAWS, 1), np.int32),
+    np.ones((draws, 1), np.int32),
     gamma=gamma,
     max_new_tokens=case.budget,
     **dataclasses.asdict(sampling),
