@@ -19,9 +19,9 @@ T5 = toy.Pair(
   toy.T5_DRAFT,
   toy.disturbed_params(toy.T5_DRAFT, 0, 0.1),
 )
-OPTIONS = {"temperature": 0.0, "max_new_tokens": STEPS}
-# With random parameters no output ends early by itself.
-ALWAYS = {**OPTIONS, "eos_id": -1}
+
+# Every row runs to its budget.
+ALWAYS = {"temperature": 0.0, "max_new_tokens": STEPS, "eos_id": -1}
 
 
 def _oracle(model, params, inputs, tokens):
@@ -84,13 +84,10 @@ def test_any_batch_and_a_draft_of_another_depth(batch):
     target_params=toy.t5_params(toy.T5_TARGET, 0),
   )
   inputs = toy.inputs(batch, 9)
-  # A token that the outputs hold, so that rows end at different lengths.
-  eos_id = int(pair.baseline(inputs, **ALWAYS).tokens[0, 4])
-  options = {**OPTIONS, "eos_id": eos_id}
-  baseline = pair.baseline(inputs, **options)
-  _assert_same(pair.speculative(inputs, gamma=4, **options), baseline)
-  ended = np.any(np.asarray(baseline.tokens) == eos_id, axis=1)
-  assert np.any(np.asarray(baseline.lengths)[ended] < STEPS)
+  baseline = pair.baseline(inputs, **ALWAYS)
+  output = pair.speculative(inputs, gamma=4, **ALWAYS)
+  _assert_same(output, baseline)
+  assert 0 < sd.acceptance_rate(output.stats) < 1
 
 
 def test_ties_go_to_the_lowest_id():
@@ -118,7 +115,7 @@ def test_tables_full_of_ties():
     draft_params=jnp.round(pair.draft_params),
   )
   inputs = np.arange(1, 4)[:, None]
-  baseline = pair.baseline(inputs, eos_id=-1, **OPTIONS)
+  baseline = pair.baseline(inputs, **ALWAYS)
   chains = []
   table = np.asarray(pair.target_params)
   for source in inputs[:, 0] % len(table):
