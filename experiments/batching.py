@@ -19,7 +19,7 @@ class Batch(NamedTuple):
     indices: The examples' indices, one for each row that is no dummy.
   """
 
-  inputs: Int[np.ndarray, "B S"]
+  inputs: Int[Array, "B S"]
   indices: tuple[int, ...]
 
   @property
@@ -83,7 +83,7 @@ def make_batches(
       row[: len(ids)] = ids
     # Something to attend to for dummies too: one token.
     inputs[len(rows) :, 0] = 1
-    batches.append(Batch(inputs, chosen))
+    batches.append(Batch(jax.device_put(inputs), chosen))
   return batches
 
 

@@ -182,7 +182,7 @@ def time_pair(
   for batch in batches:
     arguments = (
         example_keys(seed, batch),
-        jax.device_put(batch.inputs),
+        batch.inputs,
         dataclasses.replace(
             config, max_new_tokens=budgets(batch, config.max_new_tokens)
         ),
@@ -196,7 +196,7 @@ def time_pair(
   # Batches of one shape share their parts.
   first_of_shape = {batch.inputs.shape: batch for batch in reversed(batches)}
   parts = {
-      shape: _parts(pair, jnp.asarray(batch.inputs), config)
+      shape: _parts(pair, batch.inputs, config)
       for shape, batch in first_of_shape.items()
   }
 

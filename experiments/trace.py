@@ -7,6 +7,7 @@ import numpy as np
 
 from experiments.pair import Pair
 from specdec_jax import speculative
+from specdec_jax.array_typing import Array, Int, Key
 from specdec_jax.config import SpeculativeConfig
 
 _start = jax.jit(speculative.start)
@@ -31,7 +32,11 @@ class TracedRound:
 
 
 def trace(
-    key, inputs: np.ndarray, *, pair: Pair, config: SpeculativeConfig
+    key: Key[Array, "1"],
+    inputs: Int[Array, "1 S"],
+    *,
+    pair: Pair,
+    config: SpeculativeConfig,
 ) -> list[TracedRound]:
   """Decodes a batch of one text with a loop on the host.
 

@@ -9,7 +9,7 @@ round would use again.
 import jax
 import jax.numpy as jnp
 
-from specdec_jax.array_typing import Array, Int, Key
+from specdec_jax.array_typing import Array, Float, Int, Key
 
 
 def row_keys(
@@ -53,3 +53,8 @@ def split_rows(keys: Key[Array, "B"], num: int) -> Key[Array, "num B"]:
   return jax.vmap(
       lambda each: jax.random.split(each, num), out_axes=1
   )(keys)
+
+
+def uniform_rows(keys: Key[Array, "B"], num: int) -> Float[Array, "B num"]:
+  """Draws float32[B, num] in [0, 1), a row from each key."""
+  return jax.vmap(lambda each: jax.random.uniform(each, (num,)))(keys)

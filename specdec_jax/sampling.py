@@ -67,6 +67,23 @@ class Sampler:
       probs = _keep(probs, probs >= _nucleus_edge(probs, self.top_p))
     return jnp.where(is_greedy, most_likely, probs)
 
+  def draw(
+      self, uniform: Float[Array, "B"], logits: Float[Array, "B 1 V"]
+  ) -> tuple[Int[Array, "B"], Float[Array, "B V"]]:
+    """Draws a token a row, and returns the law it was drawn from.
+
+    Args:
+      uniform: float32[B] in [0, 1), one independent number per row.
+      logits: float[B, 1, V].
+
+    Returns:
+      int32[B] and float32[B, V].
+    """
+    probs = self.probs(logits)[:, 0]
+    if self.greedy:
+      return argmax(logits)[:, 0], probs
+    return sample(uniform, probs), probs
+
 
 def argmax(values: Float[Array, "*batch V"]) -> Int[Array, "*batch"]:
   """int32 index of the largest value, the lowest on ties.

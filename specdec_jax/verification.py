@@ -8,11 +8,10 @@ target's next distribution. Together this is a draw from p (appendix A.1).
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Float, Int, Key
-from specdec_jax.keys import row_keys, split_rows
+from specdec_jax.keys import row_keys, uniform_rows
 from specdec_jax.sampling import sample
 
 
@@ -55,14 +54,10 @@ def verify(
   """
   _check(draft_tokens, draft_probs, target_probs, draft_lengths)
   batch, gamma = draft_tokens.shape
-  accept_keys, next_keys = split_rows(row_keys(key, batch), 2)
-  accept_uniform = jax.vmap(lambda each: jax.random.uniform(each, (gamma,)))(
-      accept_keys
-  )
-  next_uniform = jax.vmap(jax.random.uniform)(next_keys)
+  uniform = uniform_rows(row_keys(key, batch), gamma + 1)
   return apply_rule(
-      accept_uniform,
-      next_uniform,
+      uniform[:, :gamma],
+      uniform[:, gamma],
       draft_tokens,
       draft_probs,
       target_probs,

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Cache, Float, Int, Key, Params
 from specdec_jax.base import Context, DecoderModel, Draft
-from specdec_jax.keys import split_rows
-from specdec_jax.sampling import Sampler, sample
+from specdec_jax.keys import uniform_rows
+from specdec_jax.sampling import Sampler
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,20 +65,16 @@ class ModelDrafter:
     last = (context.lengths - 1 - start)[:, None, None]
     logits = jnp.take_along_axis(logits, last, axis=1)
 
-    def draw(logits, keys):
-      probs = sampler.probs(logits)[:, 0]
-      return sample(jax.vmap(jax.random.uniform)(keys), probs), probs
-
-    def step(carry, keys):
+    def step(carry, uniform):
       token, position, cache = carry
       logits, cache = self._extend(params, token[:, None], position, cache)
-      token, probs = draw(logits, keys)
+      token, probs = sampler.draw(uniform, logits)
       return (token, position + 1, cache), (token, probs)
 
-    keys = split_rows(keys, gamma)
-    token, probs = draw(logits, keys[0])
+    uniform = uniform_rows(keys, gamma).swapaxes(0, 1)
+    token, probs = sampler.draw(uniform[0], logits)
     carry = (token, context.position + context.lengths, cache)
-    (_, _, cache), (tokens, laws) = jax.lax.scan(step, carry, keys[1:])
+    (_, _, cache), (tokens, laws) = jax.lax.scan(step, carry, uniform[1:])
     return (
         Draft(
             jnp.concatenate([token[:, None], tokens.swapaxes(0, 1)], axis=1),

@@ -2,6 +2,7 @@ import dataclasses
 import json
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 import specdec_jax as sd
@@ -60,7 +61,7 @@ def test_a_text_decodes_as_it_does_alone(settings, pair):
   for each in read(settings):
     output = sd.autoregressive_generate(
         jax.random.key(0),
-        [pair.vocabulary.encode(each["input"])],
+        jnp.array([pair.vocabulary.encode(each["input"])]),
         model=pair.target,
         params=pair.target_params,
         config=settings["config"],

@@ -1,7 +1,7 @@
 import io
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 from rich.console import Console
 
 import specdec_jax as sd
@@ -77,8 +77,8 @@ def test_a_trace_is_the_decoding(pair):
   )
   total = []
   for text in TEXTS:
-    inputs = np.array([pair.vocabulary.encode(text)])
-    inputs = np.pad(inputs, ((0, 0), (0, 32 - inputs.shape[1])))
+    inputs = jnp.array([pair.vocabulary.encode(text)])
+    inputs = jnp.pad(inputs, ((0, 0), (0, 32 - inputs.shape[1])))
     keys = jax.random.split(jax.random.key(3), 1)
     rounds = trace(keys, inputs, pair=pair, config=config)
     output = pair.speculative(keys, inputs, config)

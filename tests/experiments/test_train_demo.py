@@ -41,7 +41,7 @@ def text(tmp_path_factory) -> pathlib.Path:
   with gzip.open(folder / "text.tsv.gz", "wt", encoding="utf-8") as file:
     for number, each in enumerate(TEXTS * 4):
       origin = ("man:pages/ls", "help", "manual:other")[number % 3]
-      file.write(f"{each}\t{each[::-1]}\t{origin}\n")
+      file.write(f"{each}\t{each.split()[-1]}\t{origin}\n")
   tiny_vocab(folder / "sentencepiece.model")
   return folder
 
@@ -128,7 +128,7 @@ def test_a_draft_learns_from_what_its_target_says(text, tmp_path):
     output_dir=str(tmp_path / "generated"),
     limit=23,
     widths=(64,),
-    max_new_tokens=40,
+    max_new_tokens=16,
     batch_size=8,
   )
   pairs = training_text.read_generated(str(generated))
@@ -188,7 +188,7 @@ def test_a_vocabulary_of_both_languages(text, tmp_path):
   )
   vocabulary = SentencePieceVocabulary(path)
   assert vocabulary.vocab_size == 40
-  for each in (TEXTS[0], TEXTS[0][::-1]):
+  for each in TEXTS[:2]:
     assert vocabulary.decode(vocabulary.encode(each)) == each
 
 

@@ -26,7 +26,7 @@ SIZES = {
     "head_dim": 16,
     "mlp_dim": 64,
     "num_encoder_layers": 1,
-    "num_decoder_layers": 2,
+    "num_decoder_layers": 1,
     "mlp_activations": ("gelu", "linear"),
     "logits_via_embedding": False,
 }

@@ -1,11 +1,11 @@
 """Weights from and to disk.
 
-| format       | recognised by                                  | its own config |
-|--------------|------------------------------------------------|----------------|
-| Hugging Face | config.json with a `model_type`                | yes            |
-| ours         | config.json with our `format`                  | yes            |
-| T5X legacy   | a msgpack file named `checkpoint`              | no             |
-| T5X orbax    | a folder named `state`                         | no             |
+| format       | recognised by                            | its own config |
+|--------------|------------------------------------------|----------------|
+| Hugging Face | config.json with a `model_type`          | yes            |
+| ours         | config.json with our `format`            | yes            |
+| T5X legacy   | a msgpack file named `checkpoint`        | no             |
+| T5X orbax    | a folder named `state`                   | no             |
 
 Each reader lists what is stored, without reading it, and says how a stored
 array becomes the network's parameters; `assemble` checks all names and shapes

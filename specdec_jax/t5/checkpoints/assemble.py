@@ -4,7 +4,8 @@ A checkpoint that lacks a parameter, or holds one too many, is refused: an
 array that is silently left at its initial value is a wrong model that runs.
 """
 
-import jax
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
@@ -23,9 +24,12 @@ def held_dtype(parameter: str, dtype: str) -> str:
   Matrices are held in the compute dtype. Norm scales and relative biases are
   used in float32 and are small, so they keep it.
   """
-  return dtype if parameter.endswith(("kernel", "embedding")) and not (
-      parameter.endswith("rel_embedding")
-  ) else "float32"
+  return (
+    dtype
+    if parameter.endswith(("kernel", "embedding"))
+    and not (parameter.endswith("rel_embedding"))
+    else "float32"
+  )
 
 
 def assemble(model: T5Model, checkpoint: Checkpoint) -> Params:
@@ -41,43 +45,43 @@ def assemble(model: T5Model, checkpoint: Checkpoint) -> Params:
     return checkpoint.convert(config, name, array)
 
   check(
-      model,
-      {
-          parameter: array.shape
-          for name, stored in checkpoint.arrays.items()
-          for parameter, array in converted(name, _placeholder(stored.shape))
-      },
-      where=f"The checkpoint {checkpoint.path}",
-      fix="Pass the name or the T5Config of the model that was saved.",
+    model,
+    {
+      parameter: array.shape
+      for name, stored in checkpoint.arrays.items()
+      for parameter, array in converted(name, _placeholder(stored.shape))
+    },
+    where=f"The checkpoint {checkpoint.path}",
+    fix="Pass the name or the T5Config of the model that was saved.",
   )
   params = {}
   for name, stored in checkpoint.arrays.items():
     array = stored.read()
     if not jnp.issubdtype(array.dtype, jnp.floating):
       raise ValueError(
-          f"{name} in {checkpoint.path} is stored as {array.dtype}, not as"
-          " floating point numbers; quantised checkpoints are not read."
-          " Convert it to float32 or bfloat16 first."
+        f"{name} in {checkpoint.path} is stored as {array.dtype}, not as"
+        " floating point numbers; quantised checkpoints are not read."
+        " Convert it to float32 or bfloat16 first."
       )
     for parameter, values in converted(name, array):
       params[parameter] = jnp.asarray(
-          values, held_dtype(parameter, config.dtype)
+        values, held_dtype(parameter, config.dtype)
       )
   return traverse_util.unflatten_dict(params, sep="/")
 
 
 def shapes_of(params: Params) -> dict[str, tuple[int, ...]]:
   """The shapes of a tree of parameters, by "a/b/c" names."""
-  flat = traverse_util.flatten_dict(params, sep="/")
-  return {name: tuple(leaf.shape) for name, leaf in flat.items()}
+  flat: Any = traverse_util.flatten_dict(params, sep="/")
+  return {name: np.shape(leaf) for name, leaf in flat.items()}
 
 
 def check(
-    model: T5Model,
-    found: dict[str, tuple[int, ...]],
-    *,
-    where: str,
-    fix: str,
+  model: T5Model,
+  found: dict[str, tuple[int, ...]],
+  *,
+  where: str,
+  fix: str,
 ) -> None:
   """Compares all names and shapes with the model's.
 
@@ -93,29 +97,28 @@ def check(
   """
   expected = shapes_of(model.param_shapes())
   complaints = [
-      _some("missing", sorted(expected.keys() - found.keys())),
-      _some(
-          "unexpected",
-          [
-              f"{name} {list(found[name])}"
-              for name in sorted(found.keys() - expected.keys())
-          ],
-      ),
-      _some(
-          "of another shape",
-          [
-              f"{name} is {list(found[name])} and should be"
-              f" {list(expected[name])}"
-              for name in sorted(expected.keys() & found.keys())
-              if found[name] != expected[name]
-          ],
-      ),
+    _some("missing", sorted(expected.keys() - found.keys())),
+    _some(
+      "unexpected",
+      [
+        f"{name} {list(found[name])}"
+        for name in sorted(found.keys() - expected.keys())
+      ],
+    ),
+    _some(
+      "of another shape",
+      [
+        f"{name} is {list(found[name])} and should be {list(expected[name])}"
+        for name in sorted(expected.keys() & found.keys())
+        if found[name] != expected[name]
+      ],
+    ),
   ]
   complaints = [complaint for complaint in complaints if complaint]
   if complaints:
     complaints = "\n".join(complaints)
     raise ValueError(
-        f"{where} does not fit {model.config}:\n{complaints}\n{fix}"
+      f"{where} does not fit {model.config}:\n{complaints}\n{fix}"
     )
 
 

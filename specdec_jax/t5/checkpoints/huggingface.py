@@ -9,10 +9,10 @@ import numpy as np
 
 from specdec_jax.t5.checkpoints.huggingface_config import parse_config
 from specdec_jax.t5.checkpoints.stored import (
-    Checkpoint,
-    StoredArray,
-    damaged,
-    read_json,
+  Checkpoint,
+  StoredArray,
+  damaged,
+  read_json,
 )
 from specdec_jax.t5.config import T5Config
 
@@ -22,46 +22,48 @@ _FLAX = "flax_model.msgpack"
 
 _EMBEDDING = "shared.weight"
 _EMBEDDING_COPIES = (
-    "encoder.embed_tokens.weight",
-    "decoder.embed_tokens.weight",
+  "encoder.embed_tokens.weight",
+  "decoder.embed_tokens.weight",
 )
 _LM_HEAD = "lm_head.weight"
 
 # An early release gave the cross-attention a table that it never used.
-_UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+_UNUSED = (
+  "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+)
 
 # By stack and position in a block: the sublayer, its name here, its norm's.
 _SUBLAYERS = {
-    ("encoder", "0"): (
-        "SelfAttention",
-        "attention",
-        "pre_attention_layer_norm",
-    ),
-    ("encoder", "1"): ("DenseReluDense", "mlp", "pre_mlp_layer_norm"),
-    ("decoder", "0"): (
-        "SelfAttention",
-        "self_attention",
-        "pre_self_attention_layer_norm",
-    ),
-    ("decoder", "1"): (
-        "EncDecAttention",
-        "encoder_decoder_attention",
-        "pre_cross_attention_layer_norm",
-    ),
-    ("decoder", "2"): ("DenseReluDense", "mlp", "pre_mlp_layer_norm"),
+  ("encoder", "0"): (
+    "SelfAttention",
+    "attention",
+    "pre_attention_layer_norm",
+  ),
+  ("encoder", "1"): ("DenseReluDense", "mlp", "pre_mlp_layer_norm"),
+  ("decoder", "0"): (
+    "SelfAttention",
+    "self_attention",
+    "pre_self_attention_layer_norm",
+  ),
+  ("decoder", "1"): (
+    "EncDecAttention",
+    "encoder_decoder_attention",
+    "pre_cross_attention_layer_norm",
+  ),
+  ("decoder", "2"): ("DenseReluDense", "mlp", "pre_mlp_layer_norm"),
 }
 _MATRICES = {
-    "q": "query",
-    "k": "key",
-    "v": "value",
-    "o": "out",
-    "wi": "wi",
-    "wi_0": "wi_0",
-    "wi_1": "wi_1",
-    "wo": "wo",
+  "q": "query",
+  "k": "key",
+  "v": "value",
+  "o": "out",
+  "wi": "wi",
+  "wi_0": "wi_0",
+  "wi_1": "wi_1",
+  "wo": "wo",
 }
 _IN_BLOCK = re.compile(
-    r"(encoder|decoder)\.block\.(\d+)\.layer\.(\d)\.([\w.]+)\.weight"
+  r"(encoder|decoder)\.block\.(\d+)\.layer\.(\d)\.([\w.]+)\.weight"
 )
 
 
@@ -81,7 +83,7 @@ def open_huggingface(path: Any, contents: dict[str, Any]) -> Checkpoint:
 
 
 def convert(
-    config: T5Config, name: str, array: np.ndarray
+  config: T5Config, name: str, array: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
   """See `stored.Convert`; a torch matrix is [out, in]."""
   match = _IN_BLOCK.fullmatch(name)
@@ -89,7 +91,10 @@ def convert(
     yield "token_embedder/embedding", array
   elif name == _LM_HEAD:
     yield "decoder/logits_dense/kernel", array.T
-  elif name in ("encoder.final_layer_norm.weight", "decoder.final_layer_norm.weight"):
+  elif name in (
+    "encoder.final_layer_norm.weight",
+    "decoder.final_layer_norm.weight",
+  ):
     stack = name.partition(".")[0]
     yield f"{stack}/{stack}_norm/scale", array
   elif match:
@@ -123,10 +128,10 @@ def _open_weights(path: Any) -> dict[str, StoredArray]:
     return _open_flax(path / _FLAX)
   found = sorted(child.name for child in path.iterdir())
   raise ValueError(
-      f"{path} holds no {_ONE_FILE}, {_INDEX} or {_FLAX}, only {found}."
-      " PyTorch and TensorFlow files are not read. Convert the folder once,"
-      " with transformers: AutoModelForSeq2SeqLM.from_pretrained(folder)"
-      ".save_pretrained(new_folder)."
+    f"{path} holds no {_ONE_FILE}, {_INDEX} or {_FLAX}, only {found}."
+    " PyTorch and TensorFlow files are not read. Convert the folder once,"
+    " with transformers: AutoModelForSeq2SeqLM.from_pretrained(folder)"
+    ".save_pretrained(new_folder)."
   )
 
 
@@ -139,17 +144,19 @@ def _open_shards(path: Any) -> dict[str, StoredArray]:
   for shard in sorted(set(shard_of.values())):
     if not (path / shard).exists():
       raise ValueError(
-          f"{path} lacks the shard {shard} that {_INDEX} names; download it."
+        f"{path} lacks the shard {shard} that {_INDEX} names; download it."
       )
     shards[shard] = _open_safetensors(path / shard)
   for name, shard in shard_of.items():
     if name not in shards[shard]:
       raise ValueError(
-          f"{path / shard} lacks {name}, which {_INDEX} says it holds; index"
-          " and shards are of different checkpoints. Download both again."
+        f"{path / shard} lacks {name}, which {_INDEX} says it holds; index"
+        " and shards are of different checkpoints. Download both again."
       )
   # All that the shards hold, in the index or not, for the check to see.
-  return {name: array for each in shards.values() for name, array in each.items()}
+  return {
+    name: array for each in shards.values() for name, array in each.items()
+  }
 
 
 def _open_safetensors(file: Any) -> dict[str, StoredArray]:
@@ -157,19 +164,19 @@ def _open_safetensors(file: Any) -> dict[str, StoredArray]:
 
   if "://" in str(file):
     raise ValueError(
-        f"{file}: safetensors are read from local disks only. Copy the folder"
-        " here, or `t5.save` it once and load that from gs://."
+      f"{file}: safetensors are read from local disks only. Copy the folder"
+      " here, or `t5.save` it once and load that from gs://."
     )
   try:
     handle = safetensors.safe_open(str(file), "np")
   except (safetensors.SafetensorError, OSError) as error:
     raise damaged(file, error) from error
   return {
-      name: StoredArray(
-          tuple(handle.get_slice(name).get_shape()),
-          functools.partial(handle.get_tensor, name),
-      )
-      for name in handle.keys()
+    name: StoredArray(
+      tuple(handle.get_slice(name).get_shape()),
+      functools.partial(handle.get_tensor, name),
+    )
+    for name in handle.keys()  # noqa: SIM118, it is no dictionary.
   }
 
 
@@ -204,24 +211,24 @@ def _merge_embeddings(path: Any, arrays: dict[str, StoredArray]) -> None:
       arrays[_EMBEDDING] = arrays[copy]
     elif not _equal(arrays[_EMBEDDING], arrays[copy]):
       raise ValueError(
-          f"{path} holds {copy} and {_EMBEDDING} with different values; T5"
-          " has one embedding. Remove the wrong one."
+        f"{path} holds {copy} and {_EMBEDDING} with different values; T5"
+        " has one embedding. Remove the wrong one."
       )
     del arrays[copy]
 
 
 def _check_lm_head(
-    path: Any, arrays: dict[str, StoredArray], config: T5Config
+  path: Any, arrays: dict[str, StoredArray], config: T5Config
 ) -> None:
   if config.logits_via_embedding and _LM_HEAD in arrays:
     if _EMBEDDING in arrays and not _equal(
-        arrays[_LM_HEAD], arrays[_EMBEDDING]
+      arrays[_LM_HEAD], arrays[_EMBEDDING]
     ):
       raise ValueError(
-          f"{path} holds an {_LM_HEAD} that differs from {_EMBEDDING}, while"
-          " its config.json says that logits use the embedding. For T5 1.1,"
-          " mT5 and the like put \"scale_decoder_outputs\": false into"
-          f" config.json; for T5 1.0 remove {_LM_HEAD}."
+        f"{path} holds an {_LM_HEAD} that differs from {_EMBEDDING}, while"
+        " its config.json says that logits use the embedding. For T5 1.1,"
+        ' mT5 and the like put "scale_decoder_outputs": false into'
+        f" config.json; for T5 1.0 remove {_LM_HEAD}."
       )
     del arrays[_LM_HEAD]
 

@@ -14,7 +14,7 @@ _NOT_COMPARED = ("dtype", "dropout_rate")
 
 
 def load(
-    name: str | T5Config | None, path: Any, *, dtype: Any = None
+  name: str | T5Config | None, path: Any, *, dtype: Any = None
 ) -> tuple[T5Model, Params]:
   """Loads a model and its parameters.
 
@@ -39,7 +39,7 @@ def load(
   """
   given = _given_config(name)
   if dtype is None:
-    dtype = given.dtype if isinstance(name, T5Config) else "float32"
+    dtype = name.dtype if isinstance(name, T5Config) else "float32"
   dtype = check_dtype(dtype)
   checkpoint = _open(path)
   config = _agreed_config(name, given, checkpoint)
@@ -52,37 +52,39 @@ def _given_config(name: str | T5Config | None) -> T5Config | None:
     return name
   if not isinstance(name, str):
     raise ValueError(
-        f"name is {name!r}; give a published size, a T5Config, or None."
+      f"name is {name!r}; give a published size, a T5Config, or None."
     )
   return get_config(name)
 
 
 def _agreed_config(
-    name: str | T5Config | None,
-    given: T5Config | None,
-    checkpoint: Checkpoint,
+  name: str | T5Config | None,
+  given: T5Config | None,
+  checkpoint: Checkpoint,
 ) -> T5Config:
   stored = checkpoint.config
-  if given is None and stored is None:
-    raise ValueError(
+  if stored is None:
+    if given is None:
+      raise ValueError(
         f"name is None, and {checkpoint.path} does not tell its shape: T5X"
         " checkpoints have no config. Pass the model's name"
         " ('t5_1_1_small', ...) or its T5Config."
-    )
-  if given is None or stored is None:
-    return given or stored
+      )
+    return given
+  if given is None:
+    return stored
   differences = [
-      f"  {field.name}: {getattr(stored, field.name)!r} in the checkpoint,"
-      f" {getattr(given, field.name)!r} by name"
-      for field in dataclasses.fields(T5Config)
-      if field.name not in _NOT_COMPARED
-      and getattr(stored, field.name) != getattr(given, field.name)
+    f"  {field.name}: {getattr(stored, field.name)!r} in the checkpoint,"
+    f" {getattr(given, field.name)!r} by name"
+    for field in dataclasses.fields(T5Config)
+    if field.name not in _NOT_COMPARED
+    and getattr(stored, field.name) != getattr(given, field.name)
   ]
   if differences:
     differences = "\n".join(differences)
     raise ValueError(
-        f"{checkpoint.path} is no {name!r}:\n{differences}\nPass the name of"
-        " the model that was saved, or None to take the checkpoint's shape."
+      f"{checkpoint.path} is no {name!r}:\n{differences}\nPass the name of"
+      " the model that was saved, or None to take the checkpoint's shape."
     )
   return given
 
@@ -96,7 +98,7 @@ def _open(path: Any) -> Checkpoint:
   path = epath.Path(path).expanduser()
   if not path.exists():
     raise FileNotFoundError(
-        f"There is no checkpoint at {path}; give the folder that holds it."
+      f"There is no checkpoint at {path}; give the folder that holds it."
     )
   if not path.is_dir():
     raise ValueError(f"{path} is a file; give the folder that holds it.")
@@ -114,7 +116,7 @@ def _open(path: Any) -> Checkpoint:
     return t5x.open_orbax(step)
   found = sorted(child.name for child in step.iterdir())
   raise ValueError(
-      f"{step} holds no checkpoint: neither config.json (Hugging Face, or"
-      " t5.save), nor `checkpoint` or `state` or checkpoint_STEP (T5X). It"
-      f" holds {found[:8] if found else 'nothing'}."
+    f"{step} holds no checkpoint: neither config.json (Hugging Face, or"
+    " t5.save), nor `checkpoint` or `state` or checkpoint_STEP (T5X). It"
+    f" holds {found[:8] if found else 'nothing'}."
   )

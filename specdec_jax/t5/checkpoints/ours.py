@@ -1,7 +1,7 @@
 """The layout of our own checkpoints.
 
-    PATH/config.json   the shape, written last: without it nothing is finished
-    PATH/params/       the parameters, by orbax
+PATH/config.json   the shape, written last: without it nothing is finished
+PATH/params/       the parameters, by orbax
 """
 
 import dataclasses
@@ -42,17 +42,15 @@ def open_ours(path: Any, contents: dict[str, Any]) -> Checkpoint:
   file = path / CONFIG
   if contents.get("version") != VERSION:
     raise ValueError(
-        f"{file} has version {contents.get('version')!r}; this release reads"
-        f" version {VERSION}. Use the release that wrote it."
+      f"{file} has version {contents.get('version')!r}; this release reads"
+      f" version {VERSION}. Use the release that wrote it."
     )
   try:
     config = T5Config(**contents["config"])
   except (KeyError, TypeError) as error:
     raise ValueError(f"{file} describes no T5: {error}.") from error
   specs = zarr.specs_in(path / PARAMS)
-  return Checkpoint(
-      str(path), zarr.open_arrays(path, specs), _convert, config
-  )
+  return Checkpoint(str(path), zarr.open_arrays(path, specs), _convert, config)
 
 
 def _convert(config, name, array):

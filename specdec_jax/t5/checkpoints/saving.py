@@ -20,12 +20,12 @@ _FILE_BYTES = 32 << 20
 
 
 def save(
-    path: Any,
-    model: T5Model,
-    params: Params,
-    *,
-    dtype: Any = None,
-    overwrite: bool = False,
+  path: Any,
+  model: T5Model,
+  params: Params,
+  *,
+  dtype: Any = None,
+  overwrite: bool = False,
 ) -> None:
   """Saves a model, so that `load(None, path)` brings it back.
 
@@ -51,10 +51,10 @@ def save(
   if dtype is not None:
     dtype = check_dtype(dtype)
   check(
-      model,
-      shapes_of(params),
-      where="The tree of parameters to save",
-      fix="Save parameters together with the model that they belong to.",
+    model,
+    shapes_of(params),
+    where="The tree of parameters to save",
+    fix="Save parameters together with the model that they belong to.",
   )
   path = epath.Path(path).expanduser()
   _check_free(path, overwrite)
@@ -70,13 +70,13 @@ def _check_free(path: Any, overwrite: bool) -> None:
     return
   if not overwrite:
     raise FileExistsError(
-        f"{path} exists; save to another path, or pass overwrite=True."
+      f"{path} exists; save to another path, or pass overwrite=True."
     )
   config = path / ours.CONFIG
   if not config.exists() or not ours.is_ours(read_json(config)):
     raise FileExistsError(
-        f"{path} holds something else than a checkpoint of t5.save, so"
-        " overwrite=True does not remove it; save to another path."
+      f"{path} holds something else than a checkpoint of t5.save, so"
+      " overwrite=True does not remove it; save to another path."
     )
 
 
@@ -85,20 +85,20 @@ def _write_params(path: Any, params: Params, dtype: str | None) -> None:
 
   flat = traverse_util.flatten_dict(params, sep="/")
   save_args = {
-      name: ocp.SaveArgs(
-          dtype=dtype and jnp.dtype(held_dtype(name, dtype)),
-          chunk_byte_size=_CHUNK_BYTES,
-      )
-      for name in flat
+    name: ocp.SaveArgs(
+      dtype=None if dtype is None else jnp.dtype(held_dtype(name, dtype)),
+      chunk_byte_size=_CHUNK_BYTES,
+    )
+    for name in flat
   }
   with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
     checkpointer.save(
-        path,
-        args=ocp.args.PyTreeSave(
-            params,
-            save_args=traverse_util.unflatten_dict(save_args, sep="/"),
-            ocdbt_target_data_file_size=_FILE_BYTES,
-        ),
+      path,
+      args=ocp.args.PyTreeSave(
+        params,
+        save_args=traverse_util.unflatten_dict(save_args, sep="/"),
+        ocdbt_target_data_file_size=_FILE_BYTES,
+      ),
     )
 
 

@@ -23,7 +23,7 @@ class StoredArray(NamedTuple):
 
 
 Convert = Callable[
-    [T5Config, str, np.ndarray], Iterator[tuple[str, np.ndarray]]
+  [T5Config, str, np.ndarray], Iterator[tuple[str, np.ndarray]]
 ]
 """Turns a stored array, by name, into the network's parameters.
 
@@ -52,8 +52,8 @@ class Checkpoint:
 def damaged(path: Any, error: Exception) -> ValueError:
   """Returns the error for a file that cannot be read."""
   return ValueError(
-      f"Cannot read {path}: {error}. The file is damaged or incomplete; copy"
-      " or download the checkpoint again."
+    f"Cannot read {path}: {error}. The file is damaged or incomplete; copy"
+    " or download the checkpoint again."
   )
 
 

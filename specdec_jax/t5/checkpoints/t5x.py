@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import flax.serialization
-import ml_dtypes
+import jax.numpy as jnp
 import numpy as np
 
 from specdec_jax.t5.checkpoints import zarr
 from specdec_jax.t5.checkpoints.stored import (
-    Checkpoint,
-    StoredArray,
-    damaged,
+  Checkpoint,
+  StoredArray,
+  damaged,
 )
 from specdec_jax.t5.checkpoints.t5x_layout import convert
 
@@ -30,9 +30,9 @@ def latest_step(path: Any) -> Any | None:
       not finished bears other names.
   """
   steps = {
-      int(match[1]): child
-      for child in path.iterdir()
-      if (match := _STEP.fullmatch(child.name))
+    int(match[1]): child
+    for child in path.iterdir()
+    if (match := _STEP.fullmatch(child.name))
   }
   return steps[max(steps)] if steps else None
 
@@ -58,33 +58,35 @@ def open_legacy(path: Any) -> Checkpoint:
   file = path / "checkpoint"
   try:
     contents = flax.serialization.msgpack_restore(file.read_bytes())
+    if not isinstance(contents, dict):
+      raise ValueError("it holds no dictionary")
   except Exception as error:  # Each layer of msgpack has errors of its own.
     raise damaged(file, error) from error
   # Version 0 is a bare optimizer.
   contents = contents.get("optimizer", contents)
   if "target" not in contents:
     raise ValueError(
-        f"{file} holds no parameters: there is no 'target' among"
-        f" {sorted(contents)}. Give a checkpoint that T5X wrote."
+      f"{file} holds no parameters: there is no 'target' among"
+      f" {sorted(contents)}. Give a checkpoint that T5X wrote."
     )
   leaves = dict(_leaves(contents["target"]))
   folder = zarr.kvstore(path)
   arrays = zarr.open_arrays(
-      path,
-      {
-          name: zarr.spec(folder, _relative_path(leaf))
-          for name, leaf in leaves.items()
-          if isinstance(leaf, Mapping)
-      },
+    path,
+    {
+      name: zarr.spec(folder, _relative_path(leaf))
+      for name, leaf in leaves.items()
+      if isinstance(leaf, Mapping)
+    },
   )
   for name, leaf in leaves.items():
     if not isinstance(leaf, Mapping):
       leaf = np.asarray(leaf)
       arrays[name] = StoredArray(leaf.shape, lambda leaf=leaf: leaf)
   return Checkpoint(
-      str(path),
-      {name: _bfloat16(array) for name, array in arrays.items()},
-      convert,
+    str(path),
+    {name: _bfloat16(array) for name, array in arrays.items()},
+    convert,
   )
 
 
@@ -111,6 +113,8 @@ def _bfloat16(stored: StoredArray) -> StoredArray:
 
   def read():
     array = stored.read()
-    return array.view(ml_dtypes.bfloat16) if array.dtype == "uint16" else array
+    return (
+      array.view(jnp.dtype(jnp.bfloat16)) if array.dtype == "uint16" else array
+    )
 
   return stored._replace(read=read)

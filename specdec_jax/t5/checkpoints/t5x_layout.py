@@ -13,7 +13,7 @@ from specdec_jax.t5.config import T5Config
 
 
 def convert(
-    config: T5Config, name: str, array: np.ndarray
+  config: T5Config, name: str, array: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
   """See `stored.Convert`."""
   stack, _, rest = name.partition("/")
@@ -21,22 +21,23 @@ def convert(
     rest = rest.removeprefix(f"{stack}/")
     for i in range(array.shape[1]):
       yield (
-          f"{stack}/layers_{i}/{rest}",
-          _fold_heads(config, rest, array[:, i]),
+        f"{stack}/layers_{i}/{rest}",
+        _fold_heads(config, rest, array[:, i]),
       )
   else:
     yield name, _fold_heads(config, name, array)
 
 
 def _fold_heads(config: T5Config, name: str, array: np.ndarray) -> np.ndarray:
-  heads = (config.num_heads, config.head_dim)
   # Other heads stay as they are, so that the check of shapes sees them.
-  if array.ndim == 3 and name.endswith("out/kernel"):
-    if array.shape[:2] == heads:
-      return array.reshape(-1, array.shape[2])
-  elif array.ndim == 3 and name.endswith(
-      ("query/kernel", "key/kernel", "value/kernel")
+  heads = (config.num_heads, config.head_dim)
+  if array.ndim != 3:
+    return array
+  if name.endswith("/out/kernel") and array.shape[:2] == heads:
+    return array.reshape(-1, array.shape[2])
+  if (
+    name.endswith(("/query/kernel", "/key/kernel", "/value/kernel"))
+    and array.shape[1:] == heads
   ):
-    if array.shape[1:] == heads:
-      return array.reshape(array.shape[0], -1)
+    return array.reshape(array.shape[0], -1)
   return array

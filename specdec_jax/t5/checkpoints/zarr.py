@@ -24,14 +24,14 @@ def kvstore(path: Any) -> dict[str, Any]:
     bucket, _, folder = path.removeprefix("gs://").partition("/")
     folder = folder.rstrip("/")
     return {
-        "driver": "gcs",
-        "bucket": bucket,
-        "path": f"{folder}/" if folder else "",
+      "driver": "gcs",
+      "bucket": bucket,
+      "path": f"{folder}/" if folder else "",
     }
   if "://" in path:
     raise ValueError(
-        f"{path} is neither a local path nor gs://; copy the checkpoint to"
-        " one of them."
+      f"{path} is neither a local path nor gs://; copy the checkpoint to"
+      " one of them."
     )
   return {"driver": "file", "path": f"{os.path.abspath(path)}/"}
 
@@ -42,9 +42,9 @@ def spec(folder: dict[str, Any], name: str, driver: str = "zarr"):
   A missing chunk is an error: by default it would read as zeros.
   """
   return {
-      "driver": driver,
-      "kvstore": {**folder, "path": f"{folder.get('path', '')}{name}/"},
-      "fill_missing_data_reads": False,
+    "driver": driver,
+    "kvstore": {**folder, "path": f"{folder.get('path', '')}{name}/"},
+    "fill_missing_data_reads": False,
   }
 
 
@@ -77,7 +77,7 @@ def specs_in(path: Any, prefix: str = "") -> dict[str, dict[str, Any]]:
 
 
 def open_arrays(
-    path: Any, specs: Mapping[str, dict[str, Any]]
+  path: Any, specs: Mapping[str, dict[str, Any]]
 ) -> dict[str, StoredArray]:
   """Opens all arrays at once, reads none.
 
@@ -86,7 +86,7 @@ def open_arrays(
     specs: Specifications by name.
   """
   futures = {
-      name: ts.open(each, open=True, read=True) for name, each in specs.items()
+    name: ts.open(each, open=True, read=True) for name, each in specs.items()
   }
   arrays = {}
   for name, future in futures.items():
@@ -95,7 +95,7 @@ def open_arrays(
     except ValueError as error:
       raise damaged(f"{name} in {path}", error) from error
     arrays[name] = StoredArray(
-        tuple(array.shape), functools.partial(_read, array, name, path)
+      tuple(array.shape), functools.partial(_read, array, name, path)
     )
   return arrays
 
