@@ -145,7 +145,7 @@ def test_bfloat16_checkpoint_is_the_rounded_one(golden):
   jax.tree.map(compare, params, rounded)
 
 
-@every_model
+@pytest.mark.parametrize("case", MODELS[:2], ids=str)
 def test_bfloat16_compute(case: Case, golden):
   outputs = read_outputs(golden, case)
   model, params = t5.load(case.name, golden / case.path, dtype="bfloat16")
