@@ -163,9 +163,10 @@ class Pair:
 def _sum_of_bits(x: Array) -> Array:
   kind = {4: jnp.uint32, 2: jnp.uint16}[x.dtype.itemsize]
   bits = jax.lax.bitcast_convert_type(x, kind).astype(jnp.uint32).ravel()
-  # Odd factors by place: two entries that change places are noticed as well.
-  place = jax.lax.iota(jnp.uint32, bits.size) * 2 + 1
-  return jnp.sum(bits * place, dtype=jnp.uint32)
+  # Odd factors by place: entries that change places are noticed as well. The
+  # shift: so are changes of the highest bits, all the signs for one.
+  mixed = bits * (jax.lax.iota(jnp.uint32, bits.size) * 2 + 1)
+  return jnp.sum(mixed ^ (mixed >> 15), dtype=jnp.uint32)
 
 
 def _beside(folder: str, name: str) -> str:

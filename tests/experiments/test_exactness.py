@@ -99,5 +99,5 @@ def test_cells_that_are_done_are_kept(arguments, monkeypatch):
 
 def test_bfloat16_is_refused(arguments):
   pair = dataclasses.replace(arguments["pair"], dtype="bfloat16")
-  with pytest.raises(ValueError, match="bfloat16.*'float32'"):
+  with pytest.raises(ValueError, match=r"bfloat16.*'float32'"):
     exactness.run(**{**arguments, "pair": pair})

@@ -59,9 +59,10 @@ def test_records_hold_each_text(settings, pair):
 def test_a_text_decodes_as_it_does_alone(settings, pair):
   generate.run(**settings)
   for each in read(settings):
+    ids = pair.vocabulary.encode(each["input"])
     output = sd.autoregressive_generate(
         jax.random.key(0),
-        jnp.array([pair.vocabulary.encode(each["input"])]),
+        jnp.array([ids + [0] * (32 - len(ids))]),
         model=pair.target,
         params=pair.target_params,
         config=settings["config"],
@@ -93,7 +94,7 @@ def test_report_sums_up_the_records(settings):
     assert 0 < spread["min"] <= spread["median"] <= spread["max"]
   assert report["speedup"] == report["speedup_range"]["median"]
   assert report["predicted_speedup"] > 0
-  assert 0 < report["cost_ratio"]
+  assert report["cost_ratio"] > 0
   assert report["verify_ratio"] > 0
   timing = report["timing"]
   assert (timing["repeats"], timing["examples"]) == (3, 4)
@@ -145,11 +146,12 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
   assert len(read(resumed)) == 6
   # The third batch has four records to go, of which none is decoded twice.
   calls.clear()
-  monkeypatch.setattr(
-      generate,
-      "decode_batch",
-      lambda *args, **kwargs: calls.append(args) or decode_batch(*args, **kwargs),
-  )
+
+  def counted(*args, **kwargs):
+    calls.append(args)
+    return decode_batch(*args, **kwargs)
+
+  monkeypatch.setattr(generate, "decode_batch", counted)
   generate.run(**resumed)
   assert read_bytes(resumed) == whole
   assert len(calls) == 2
@@ -228,9 +230,8 @@ def test_wrong_inputs_are_refused_before_any_decoding(
       "max_new_tokens is",
       config=dataclasses.replace(config, max_new_tokens=(3, 4, 5)),
   )
-  check("temperature is", **{
-      "config": sampling(settings, (0.0, 1.0, 1.0))["config"]
-  })  # fmt: skip
+  per_row = sampling(settings, (0.0, 1.0, 1.0))["config"]
+  check("temperature is", config=per_row)
   pair = settings["pair"]
   check(
       "no vocabulary at .*none",
