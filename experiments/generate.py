@@ -7,6 +7,7 @@ leaves a line per text in outputs.jsonl and a summary in report.json.
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import specdec_jax as sd
@@ -211,10 +212,16 @@ def _spread(num_examples: int, count: int) -> list[int]:
   return [i * num_examples // count for i in range(count)]
 
 
-if __name__ == "__main__":
-  compilation_cache.enable()
-  gin_cli.main(
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+  """Runs the command line."""
+  return gin_cli.main(
       run,
       name="generate",
       configurables=(PairConfig, Task, sd.SpeculativeConfig, sd.SamplingConfig),
+      argv=argv,
   )
+
+
+if __name__ == "__main__":
+  compilation_cache.enable()
+  main()

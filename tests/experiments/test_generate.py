@@ -1,5 +1,8 @@
 import dataclasses
+import functools
 import json
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +11,7 @@ import pytest
 import specdec_jax as sd
 from experiments import decode, generate
 from experiments.pair import PairConfig
+from experiments.paths import REPOSITORY
 from experiments.task import Task
 from tests.experiments.tiny_pair import TEXTS
 
@@ -280,6 +284,72 @@ def test_examples_are_shown(settings, capsys):
   assert "acceptance rate" in printed
   assert f"{settings['output_dir']}/{generate.REPORT}" in printed
   assert "\x1b" not in printed
+
+
+def test_the_command_line_binds_the_demo(settings):
+  pair = settings["pair"]
+  report = generate.main(
+      [
+          "--gin_file=gin_configs/demo.gin",
+          "--gin_file=decoding/sampling.gin",
+          f"--gin.PairConfig.target='{pair.target}'",
+          f"--gin.PairConfig.draft='{pair.draft}'",
+          f"--gin.PairConfig.vocabulary='{pair.vocabulary}'",
+          f"--gin.Task.path='{settings['task'].path}'",
+          "--gin.Task.column=None",
+          "--gin.GAMMA=3",
+          "--gin.MAX_NEW_TOKENS=12",
+          "--gin.generate.batch_size=3",
+          "--gin.generate.input_length_multiple=32",
+          "--gin.generate.show_examples=0",
+          "--gin.generate.timing_repeats=0",
+          f"--output_dir={settings['output_dir']}",
+      ]
+  )
+  assert report["pair"] == "ende_demo"
+  assert report["task"] == "ende_sentences"
+  assert report["temperature"] == 1
+  ids = [each["ids"] for each in read(settings)]
+  settings = sampling({**settings, "output_dir": f"{settings['output_dir']}2"})
+  generate.run(**settings)
+  assert [each["ids"] for each in read(settings)] == ids
+
+
+def test_the_command_line_binds_own_models(settings):
+  pair = settings["pair"]
+  report = generate.main(
+      [
+          "--gin_file=generate.gin",
+          "--gin_file=decoding/greedy.gin",
+          f"--gin.TARGET='{pair.target}'",
+          f"--gin.DRAFT='{pair.draft}'",
+          f"--gin.VOCABULARY='{pair.vocabulary}'",
+          f"--gin.TASK_PATH='{settings['task'].path}'",
+          "--gin.MAX_INPUT_LENGTH=32",
+          "--gin.GAMMA=3",
+          "--gin.MAX_NEW_TOKENS=12",
+          "--gin.generate.batch_size=3",
+          f"--output_dir={settings['output_dir']}",
+      ]
+  )
+  assert report["equal_to_baseline"] is True
+  assert report["temperature"] == 0
+
+
+def test_it_is_a_program():
+  command = [sys.executable, "-m", "experiments.generate"]
+  run = functools.partial(
+      subprocess.run, cwd=REPOSITORY, capture_output=True, text=True
+  )
+  help_text = run([*command, "--help"], check=True).stdout
+  assert "--gin_file" in help_text
+  assert "compare_with_baseline" in help_text
+  refused = run([*command, "--gin_file=generate.gin"], check=False)
+  assert refused.returncode == 1
+  assert refused.stderr == (
+      "generate: No value for output_dir. Give a --gin_file that sets it,"
+      " or --output_dir=FOLDER.\n"
+  )
 
 
 def test_counters_of_the_record_are_all_the_core_has():
