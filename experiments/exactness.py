@@ -165,7 +165,7 @@ def _decode(
         example_keys(0, batch),
         batch.inputs,
         dataclasses.replace(
-            config, max_new_tokens=budgets(batch, config.max_new_tokens)
+            config, max_new_tokens=budgets(batch, config.width)
         ),
     )
     rows = zip(*jax.device_get((output.tokens, output.lengths)), strict=True)

@@ -32,8 +32,8 @@ class TracedRound:
 
 
 def trace(
-    key: Key[Array, "1"],
-    inputs: Int[Array, "1 S"],
+    key: Key[Array, "B"],
+    inputs: Int[Array, "B S"],
     *,
     pair: Pair,
     config: SpeculativeConfig,
