@@ -78,7 +78,7 @@ def run(
       examples,
       vocabulary,
       max_input_length=max_input_length,
-      source=task.path,
+      source=task.source,
   )
   models = pair.load()
   config = sd.SpeculativeConfig(

@@ -234,6 +234,12 @@ def test_wrong_inputs_are_refused_before_any_decoding(
       "max_new_tokens is",
       config=dataclasses.replace(config, max_new_tokens=(3, 4, 5)),
   )
+  check("eos_id is 2", config=dataclasses.replace(config, eos_id=2))
+  check(
+      "gamma is 0",
+      config=dataclasses.replace(config, gamma=0),
+      timing_repeats=1,
+  )
   per_row = sampling(settings, (0.0, 1.0, 1.0))["config"]
   check("temperature is", config=per_row)
   pair = settings["pair"]
