@@ -34,6 +34,7 @@ class Costs(NamedTuple):
     target_verify: A target call with gamma + 1 tokens per row.
     draft_prefill: The draft reads the inputs.
     draft_step: A draft call with one token per row.
+    draft_first: A draft call with two tokens per row, a round's first one.
   """
 
   target_prefill: float
@@ -41,6 +42,7 @@ class Costs(NamedTuple):
   target_verify: float
   draft_prefill: float
   draft_step: float
+  draft_first: float
 
 
 class Work(NamedTuple):
@@ -184,7 +186,7 @@ def time_pair(
         example_keys(seed, batch),
         batch.inputs,
         dataclasses.replace(
-            config, max_new_tokens=budgets(batch, config.max_new_tokens)
+            config, max_new_tokens=budgets(batch, config.width)
         ),
     )
     jobs.append(
@@ -250,7 +252,11 @@ def _parts(pair: Pair, inputs, config) -> list[Callable[[], float]]:
     prefill = functools.partial(_prefill, model, params, inputs, length)
     timers[f"{name}_prefill"] = functools.partial(_mean_seconds, prefill)
     start = prefill()
-    for part, num_tokens in (("step", 1), ("verify", config.gamma + 1)):
+    for part, num_tokens in (
+        ("step", 1),
+        ("first", 2),
+        ("verify", config.gamma + 1),
+    ):
       timers[f"{name}_{part}"] = functools.partial(
           _seconds_per_call,
           functools.partial(
