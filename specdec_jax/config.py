@@ -7,6 +7,7 @@ nothing; everything else here is part of the program.
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,9 +67,9 @@ class SamplingConfig:
     top_k = _integer("top_k", self.top_k)
     if top_k < 0:
       raise ValueError(f"top_k is {top_k}; it must be 0 (off) or positive.")
-    if not 0.0 <= self.top_p <= 1.0:
+    if not (isinstance(self.top_p, numbers.Real) and 0 <= self.top_p <= 1):
       raise ValueError(
-          f"top_p is {self.top_p}; it must lie in [0, 1], where both ends"
+          f"top_p is {self.top_p!r}; it must lie in [0, 1], where both ends"
           " turn it off."
       )
     object.__setattr__(self, "temperature", temperature)

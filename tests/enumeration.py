@@ -74,7 +74,7 @@ def _measure(holds: Callable, shape):
 
   low = jnp.zeros(shape, jnp.int32)
   first_false, _ = jax.lax.fori_loop(
-      0, 31, halve, (low, jnp.full(shape, _ONE, jnp.int32))
+    0, 31, halve, (low, jnp.full(shape, _ONE, jnp.int32))
   )
   return jax.lax.bitcast_convert_type(first_false, jnp.float32)
 
@@ -102,19 +102,19 @@ def _thresholds(rule, tokens, draft_probs, target_probs, lengths):
   def holds(uniform):  # [problems, R]
     own = jnp.eye(gamma)[:, None, :] * uniform[:gamma, :, None]
     accept_uniform = jnp.concatenate(
-        [own, jnp.broadcast_to(fixed, (num_next, rows, gamma))]
+      [own, jnp.broadcast_to(fixed, (num_next, rows, gamma))]
     )
     result = rule(
-        accept_uniform.reshape(-1, gamma),
-        uniform.at[:gamma].set(0.0).reshape(-1),
-        flat(tokens),
-        flat(draft_probs),
-        flat(target_probs),
-        None if lengths is None else flat(lengths),
+      accept_uniform.reshape(-1, gamma),
+      uniform.at[:gamma].set(0.0).reshape(-1),
+      flat(tokens),
+      flat(draft_probs),
+      flat(target_probs),
+      None if lengths is None else flat(lengths),
     )
     accepted, following = (x.reshape(problems, rows) for x in result)
     return jnp.concatenate(
-        [accepted[:gamma] > guess[:, None], following[gamma:] <= word]
+      [accepted[:gamma] > guess[:, None], following[gamma:] <= word]
     )
 
   measures = _measure(holds, (problems, rows)).T
@@ -140,8 +140,8 @@ def outcomes(rule, tokens, draft_probs, target_probs, lengths=None):
     chunk = [array[begin : begin + _ROWS] for array in arrays]
     short = _ROWS - len(chunk[0])
     chunk = [
-        np.pad(x, [(0, short)] + [(0, 0)] * (x.ndim - 1), mode="edge")
-        for x in chunk
+      np.pad(x, [(0, short)] + [(0, 0)] * (x.ndim - 1), mode="edge")
+      for x in chunk
     ]
     one, other = _thresholds(rule, *chunk, *([None] * (4 - len(chunk))))
     kept.append(np.float64(one))
@@ -159,9 +159,9 @@ def outcomes(rule, tokens, draft_probs, target_probs, lengths=None):
 def _draw_ends(probs):
   words = jnp.arange(probs.shape[-1] - 1)
   return jax.vmap(
-      lambda word: _measure(
-          lambda uniform: sample(uniform, probs) <= word, probs.shape[:1]
-      )
+    lambda word: _measure(
+      lambda uniform: sample(uniform, probs) <= word, probs.shape[:1]
+    )
   )(words).T
 
 
@@ -206,10 +206,10 @@ def _real_laws(logits, sampling):
   """The real standardisation of every context, float32[contexts, V]."""
   rows = jnp.asarray(logits[0])[:, None]
   sampler = Sampler(
-      jnp.full((len(rows),), sampling.temperature, jnp.float32),
-      sampling.top_k,
-      sampling.top_p,
-      sampling.greedy,
+    jnp.full((len(rows),), sampling.temperature, jnp.float32),
+    sampling.top_k,
+    sampling.top_p,
+    sampling.greedy,
   )
   return np.asarray(sampler.probs(rows)[:, 0])
 
@@ -221,12 +221,12 @@ def _sequences(case: Case, support):
     longer = [(*each, word) for each in live for word in support]
     found += longer
     live = [
-        each
-        for each in longer
-        if each[-1] != case.eos_id and len(each) < case.budget
+      each
+      for each in longer
+      if each[-1] != case.eos_id and len(each) < case.budget
     ]
   is_live = [
-      len(each) < case.budget and case.eos_id not in each for each in found
+    len(each) < case.budget and case.eos_id not in each for each in found
   ]
   return found, np.array(is_live)
 
@@ -250,7 +250,7 @@ def target_law(case: Case) -> dict[tuple, float]:
 
 
 def emitted_law(
-    case: Case, rule=apply_rule, commit=commit, fault=None
+  case: Case, rule=apply_rule, commit=commit, fault=None
 ) -> dict[tuple, float]:
   """What the rounds emit, summed over all drafts and all outcomes.
 
@@ -287,7 +287,7 @@ def emitted_law(
     of_prefix.append(rounds.setdefault((model.context(seen), length), prefix))
   round_of = {}
   tokens, draft_probs, target_probs, lengths, weights, owner = (
-      [] for _ in range(6)
+    [] for _ in range(6)
   )
   for key, prefix in rounds.items():
     length = key[1]
@@ -297,11 +297,11 @@ def emitted_law(
       filler = case.gamma - length
       draft_tokens = [*draft, *[int(np.argmax(p[key[0]]))] * filler]
       contexts = [
-          model.context((0, *prefix, *draft_tokens[:i]))
-          for i in range(case.gamma + 1)
+        model.context((0, *prefix, *draft_tokens[:i]))
+        for i in range(case.gamma + 1)
       ]
       weight = np.prod(
-          [drawn[contexts[i], word] for i, word in enumerate(draft)]
+        [drawn[contexts[i], word] for i, word in enumerate(draft)]
       )
       if weight == 0:
         continue
@@ -321,7 +321,7 @@ def emitted_law(
   else:
     lengths = None
   law = outcomes(
-      rule, tokens, np.float32(draft_probs), np.float32(target_probs), lengths
+    rule, tokens, np.float32(draft_probs), np.float32(target_probs), lengths
   )
   law *= np.array(weights)[:, None, None]
 
@@ -335,13 +335,13 @@ def emitted_law(
     begin.append(np.full(len(chosen), i))
   begin, outcome = np.concatenate(begin), np.concatenate(outcome)
   states, dones = _commit_all(
-      commit,
-      case,
-      prefixes,
-      begin,
-      tokens[row[outcome]],
-      accepted[outcome],
-      word[outcome],
+    commit,
+    case,
+    prefixes,
+    begin,
+    tokens[row[outcome]],
+    accepted[outcome],
+    word[outcome],
   )
   should_be_done = ~is_live
   for state, done in zip(states, dones, strict=True):
@@ -359,9 +359,9 @@ def emitted_law(
   for i, prefix in enumerate(prefixes):  # Shortest first.
     total += total[number[prefix]] * steps[i]
   return {
-      each: total[i]
-      for i, each in enumerate(sequences)
-      if total[i] > 0 and (i >= len(is_live) or not is_live[i])
+    each: total[i]
+    for i, each in enumerate(sequences)
+    if total[i] > 0 and (i >= len(is_live) or not is_live[i])
   }
 
 
@@ -380,20 +380,18 @@ def _commit_all(commit, case: Case, prefixes, begin, tokens, accepted, word):
     chunk = np.arange(first, first + rows) % len(begin)
     source = begin[chunk]
     after = _jit(commit)(
-        buffers[source],
-        np.int32(sizes[source]),
-        np.zeros(rows, bool),
-        tokens[chunk],
-        Verification(np.int32(accepted[chunk]), np.int32(word[chunk])),
-        np.full(rows, case.budget, np.int32),
-        case.eos_id,
+      buffers[source],
+      np.int32(sizes[source]),
+      np.zeros(rows, bool),
+      tokens[chunk],
+      Verification(np.int32(accepted[chunk]), np.int32(word[chunk])),
+      np.full(rows, case.budget, np.int32),
+      case.eos_id,
     )
     kept = min(rows, len(begin) - first)
     buffer, size = np.asarray(after.tokens), np.asarray(after.lengths)
     beyond = np.arange(1 + WIDTH) >= size[:, None]
     assert np.all(buffer[beyond] == 0)  # Nothing after the end but padding.
-    states += [
-        tuple(buffer[i, 1 : size[i]].tolist()) for i in range(kept)
-    ]
+    states += [tuple(buffer[i, 1 : size[i]].tolist()) for i in range(kept)]
     dones.append(np.asarray(after.is_done)[:kept])
   return states, np.concatenate(dones)

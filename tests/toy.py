@@ -55,8 +55,10 @@ class TableModel:
   def extend(self, params, tokens, positions, cache):
     batch, num_tokens = tokens.shape
     slots = positions[:, None] + jnp.arange(num_tokens)
-    fed = cache["fed"].at[jnp.arange(batch)[:, None], slots].set(
-        tokens, mode="drop"
+    fed = (
+      cache["fed"]
+      .at[jnp.arange(batch)[:, None], slots]
+      .set(tokens, mode="drop")
     )
     context = jnp.zeros_like(slots)
     for back in range(self.order):
@@ -64,7 +66,7 @@ class TableModel:
       seen = jnp.where(slots >= back, seen, self.vocab_size)
       context = context * (self.vocab_size + 1) + seen
     logits = params.at[cache["source"][:, None], context].get(
-        mode="fill", fill_value=jnp.nan
+      mode="fill", fill_value=jnp.nan
     )
     return logits, {**cache, "fed": fed}
 
@@ -78,7 +80,7 @@ class TableModel:
 
 
 def random_table(
-    model: TableModel, seed, *, sources=1, zeros=0.0, sharpness=1.5
+  model: TableModel, seed, *, sources=1, zeros=0.0, sharpness=1.5
 ):
   """Random logits; a share of them is -inf, which is probability zero."""
   random = np.random.default_rng(seed)
@@ -86,7 +88,7 @@ def random_table(
   logits = sharpness * random.standard_normal(shape)
   dropped = random.random(shape) < zeros
   np.put_along_axis(
-      dropped, random.integers(shape[-1], size=(*shape[:2], 1)), False, axis=-1
+    dropped, random.integers(shape[-1], size=(*shape[:2], 1)), False, axis=-1
   )
   return np.where(dropped, -np.inf, logits).astype(np.float32)
 
@@ -103,32 +105,32 @@ class Pair:
   def speculative(self, inputs, key=0, **options) -> sd.GenerateOutput:
     """Decodes; a key may be its seed, options are those of both configs."""
     return sd.speculative_generate(
-        _key(key), jnp.asarray(inputs), config=config(**options), **self.models
+      _key(key), jnp.asarray(inputs), config=config(**options), **self.models
     )
 
   def baseline(self, inputs, key=0, **options) -> sd.GenerateOutput:
     return sd.autoregressive_generate(
-        _key(key),
-        jnp.asarray(inputs),
-        model=self.target,
-        params=self.target_params,
-        config=config(**options),
+      _key(key),
+      jnp.asarray(inputs),
+      model=self.target,
+      params=self.target_params,
+      config=config(**options),
     )
 
   @property
   def models(self) -> dict[str, Any]:
     return {
-        "target": self.target,
-        "target_params": self.target_params,
-        "drafter": sd.model_drafter(self.draft),
-        "draft_params": self.draft_params,
+      "target": self.target,
+      "target_params": self.target_params,
+      "drafter": sd.model_drafter(self.draft),
+      "draft_params": self.draft_params,
     }
 
   @property
   def same(self) -> "Pair":
     """The target as its own draft."""
     return dataclasses.replace(
-        self, draft=self.target, draft_params=self.target_params
+      self, draft=self.target, draft_params=self.target_params
     )
 
 
@@ -136,9 +138,7 @@ def config(**options) -> sd.SpeculativeConfig:
   """A configuration from the options of sampling and decoding alike."""
   fields = {field.name for field in dataclasses.fields(sd.SamplingConfig)}
   sampling = {name: options.pop(name) for name in fields & options.keys()}
-  return sd.SpeculativeConfig(
-      sampling=sd.SamplingConfig(**sampling), **options
-  )
+  return sd.SpeculativeConfig(sampling=sd.SamplingConfig(**sampling), **options)
 
 
 def _key(key):
@@ -146,33 +146,33 @@ def _key(key):
 
 
 def table_pair(
-    vocab_size=5, *, order=2, sources=3, seed=0, apart=1.0, **options
+  vocab_size=5, *, order=2, sources=3, seed=0, apart=1.0, **options
 ) -> Pair:
   """Two tables; the draft's is the target's and `apart` times another."""
   model = TableModel(vocab_size, order, **options)
   target, noise = (
-      random_table(model, seed + i, sources=sources) for i in range(2)
+    random_table(model, seed + i, sources=sources) for i in range(2)
   )
   return Pair(
-      model, jnp.asarray(target), model, jnp.asarray(target + apart * noise)
+    model, jnp.asarray(target), model, jnp.asarray(target + apart * noise)
   )
 
 
 T5_TARGET = t5.T5Model(
-    t5.T5Config(
-        vocab_size=48,
-        emb_dim=16,
-        num_heads=2,
-        num_encoder_layers=1,
-        num_decoder_layers=2,
-        head_dim=8,
-        mlp_dim=32,
-        mlp_activations=("gelu", "linear"),
-        logits_via_embedding=False,
-    )
+  t5.T5Config(
+    vocab_size=48,
+    emb_dim=16,
+    num_heads=2,
+    num_encoder_layers=1,
+    num_decoder_layers=2,
+    head_dim=8,
+    mlp_dim=32,
+    mlp_activations=("gelu", "linear"),
+    logits_via_embedding=False,
+  )
 )
 T5_DRAFT = t5.T5Model(
-    dataclasses.replace(T5_TARGET.config, num_decoder_layers=1)
+  dataclasses.replace(T5_TARGET.config, num_decoder_layers=1)
 )
 
 
@@ -189,11 +189,11 @@ def disturbed_params(model: t5.T5Model, seed: int, noise: float):
   leaves, tree = jax.tree.flatten(params)
   keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
   return jax.tree.unflatten(
-      tree,
-      [
-          leaf + noise * jnp.std(leaf) * jax.random.normal(key, leaf.shape)
-          for leaf, key in zip(leaves, keys, strict=True)
-      ],
+    tree,
+    [
+      leaf + noise * jnp.std(leaf) * jax.random.normal(key, leaf.shape)
+      for leaf, key in zip(leaves, keys, strict=True)
+    ],
   )
 
 
