@@ -28,7 +28,7 @@ T5 = toy.Pair(
   toy.t5_params(toy.T5_DRAFT, 1),
 )
 SAMPLER = Sampler(jnp.ones(ROWS), 0, 1.0, False)
-INPUTS = toy.inputs(ROWS, 7)
+INPUTS = jnp.asarray(toy.inputs(ROWS, 7))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -184,7 +184,7 @@ def test_unused_cache_slots_are_never_seen():
 def test_unused_slots_of_the_token_buffer_are_never_seen():
   run, inputs = speculative.prepare(
     jax.random.key(0),
-    jnp.asarray(INPUTS),
+    INPUTS,
     config=toy.config(
       gamma=GAMMA, max_new_tokens=(9, 4, 7), temperature=(0.0, 1.0, 0.7)
     ),
@@ -242,7 +242,7 @@ def long_decode():
   length = PREFIXES[-1] + QUERIES
   tokens = random.integers(2, 48, (rows, length)).astype(np.int32)
   tokens[:, 0] = 0
-  inputs = toy.inputs(rows, 7)
+  inputs = jnp.asarray(toy.inputs(rows, 7))
   cache = jax.jit(model.prefill, static_argnums=2)(params, inputs, length).cache
   _, cache = jax.jit(model.extend)(
     params, tokens, np.zeros(rows, np.int32), cache

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from specdec_jax import speculative
+from specdec_jax.base import Context
 from specdec_jax.keys import fold_in_rows, row_keys, split_rows, uniform_rows
+from specdec_jax.sampling import Sampler
 from tests import toy
 
 
@@ -90,15 +92,25 @@ def test_keys_are_new_in_every_round_for_every_purpose(monkeypatch):
 
 def test_no_key_is_used_twice():
   pair = toy.table_pair()
-  run, inputs = speculative.prepare(
-    jax.random.key(0),
-    jnp.ones((2, 1), jnp.int32),
-    config=toy.config(gamma=3, max_new_tokens=5),
-    **pair.models,
+  drafter = pair.models["drafter"]
+  inputs = jnp.ones((2, 1), jnp.int32)
+  cache = drafter.prefill(pair.draft_params, inputs, 9)
+  context = Context(
+    jnp.zeros((2, 9), jnp.int32),
+    jnp.ones(2, jnp.int32),
+    jnp.zeros(2, jnp.int32),
   )
+  sampler = Sampler(jnp.ones(2), 0, 1.0, False)
+
+  def draft_and_verify(draft_keys, verify_keys):
+    draft, _ = drafter.draft(
+      pair.draft_params, context, cache, draft_keys, sampler, 3
+    )
+    p = jnp.pad(draft.probs, ((0, 0), (0, 1), (0, 0)))
+    return speculative.verify(verify_keys, draft.tokens, draft.probs, p)
+
+  one, other = jax.random.split(jax.random.key(0), (2, 2))
   with jax.debug_key_reuse(True):
-    with pytest.raises(Exception, match="already consumed"):
-      jax.jit(lambda key: jax.random.bits(key) + jax.random.bits(key))(
-        jax.random.key(0)
-      )
-    jax.jit(lambda run, inputs: speculative._generate(run, inputs))(run, inputs)
+    jax.jit(draft_and_verify)(one, other)
+    with pytest.raises(jax.errors.KeyReuseError):
+      jax.jit(lambda key: draft_and_verify(key, key))(one)

@@ -5,6 +5,7 @@ import dataclasses
 from typing import ClassVar
 
 import jax
+import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def test_new_parameters_compile_nothing(warm):
 
 @pytest.mark.parametrize(
   "change",
-  [{"gamma": 2}, {"max_new_tokens": 9}, {"temperature": 0.0}, {"eos_id": 2}],
+  [{"gamma": 2}, {"max_new_tokens": 9}],
   ids=lambda change: next(iter(change)),
 )
 def test_what_shapes_the_program_does_compile(warm, change):
@@ -165,7 +166,7 @@ def test_a_call_with_inputs_on_the_device_transfers_them_no_more(warm):
 def _primitives(jaxpr):
   for equation in jaxpr.eqns:
     yield equation.primitive.name
-    for inner in jax.core.jaxprs_in_params(equation.params):
+    for inner in jax.extend.core.jaxprs_in_params(equation.params):
       yield from _primitives(inner)
 
 

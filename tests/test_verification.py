@@ -13,9 +13,13 @@ P = np.float32(
 Q = np.float32([[0.1, 0.6, 0.25, 0.05], [0.4, 0.3, 0.2, 0.1]])
 
 
+_apply_rule = jax.jit(apply_rule)
+_verify = jax.jit(sd.verify)
+
+
 def judge(uniforms, tokens, next_uniform=0.5, p=P, q=Q, lengths=None):
   """The rule on one row, as two numbers."""
-  verdict = apply_rule(
+  verdict = _apply_rule(
     jnp.array([uniforms], jnp.float32),
     jnp.array([next_uniform], jnp.float32),
     jnp.array([tokens], jnp.int32),
@@ -145,20 +149,24 @@ class TestResidual:
     )
 
   def test_of_equal_laws_is_the_target(self):
-    np.testing.assert_array_equal(residual(P, P), P)
+    np.testing.assert_array_equal(residual(jnp.asarray(P), jnp.asarray(P)), P)
 
   def test_under_no_draft_is_the_target(self):
-    np.testing.assert_array_equal(residual(P, np.zeros_like(P)), P)
+    np.testing.assert_array_equal(
+      residual(jnp.asarray(P), jnp.zeros(P.shape)), P
+    )
 
   def test_of_a_draft_above_the_target_is_the_target(self):
     # What rounding can do to equal laws.
     np.testing.assert_array_equal(
-      residual(P, np.nextafter(P, np.float32(1))), P
+      residual(jnp.asarray(P), jnp.asarray(np.nextafter(P, np.float32(1)))), P
     )
 
   def test_has_finite_gradients(self):
     # No 0 / 0, not even in a branch that is not taken.
-    gradient = jax.grad(lambda p: jnp.sum(residual(p, P)))(jnp.asarray(P))
+    gradient = jax.grad(lambda p: jnp.sum(residual(p, jnp.asarray(P))))(
+      jnp.asarray(P)
+    )
     assert np.all(np.isfinite(gradient))
 
 
@@ -170,7 +178,7 @@ class TestVerify:
   )
 
   def test_without_guesses_it_samples_the_target(self):
-    verdict = sd.verify(
+    verdict = _verify(
       jax.random.key(0),
       jnp.zeros((2, 0), jnp.int32),
       jnp.zeros((2, 0, 4)),
@@ -182,8 +190,8 @@ class TestVerify:
   def test_a_key_per_row_makes_rows_independent_of_their_place(self):
     keys = jax.random.split(jax.random.key(0), 4)
     order = jnp.array([2, 0, 3, 1])
-    one = sd.verify(keys, *self.ARGUMENTS)
-    other = sd.verify(keys[order], *self.ARGUMENTS)
+    one = _verify(keys, *self.ARGUMENTS)
+    other = _verify(keys[order], *self.ARGUMENTS)
     np.testing.assert_array_equal(one.num_accepted[order], other.num_accepted)
     np.testing.assert_array_equal(one.next_token[order], other.next_token)
 
@@ -191,6 +199,6 @@ class TestVerify:
     tokens, q, p = (
       jnp.tile(x[:1], (64, *[1] * (x.ndim - 1))) for x in self.ARGUMENTS
     )
-    verdict = sd.verify(jax.random.key(0), tokens, q, p)
+    verdict = _verify(jax.random.key(0), tokens, q, p)
     assert len(set(verdict.num_accepted.tolist())) == 3
     assert len(set(verdict.next_token.tolist())) > 2
