@@ -91,7 +91,7 @@ class SpeculativeConfig:
     max_new_tokens: Most tokens to emit, EOS included; one number, or one per
       row. The output is as wide as the largest.
     sampling: How logits become probabilities.
-    eos_id: The token that ends a row; -1 (or None) for none, as in T5X.
+    eos_id: The token that ends a row; -1 for none, as in T5X.
     pad_id: What fills a row after its end.
     num_decodes: Independent decodes of each input, returned in ascending
       order of their log probability (best last), as in T5X. With more than
@@ -101,7 +101,7 @@ class SpeculativeConfig:
   gamma: int = 5
   max_new_tokens: int | Sequence[int] = 128
   sampling: SamplingConfig = SamplingConfig()
-  eos_id: int | None = 1
+  eos_id: int = 1
   pad_id: int = 0
   num_decodes: int = 1
 
