@@ -67,7 +67,8 @@ def decode_batch(
           " weights; large models need dtype='float32' or 'bfloat16'."
       )
     ids = output.tokens[row, : output.lengths[row]].tolist()
-    statistics = jax.tree.map(lambda x, row=row: x[row], output.stats)
+    # The row alone, as a batch of one.
+    stats = jax.tree.map(lambda x, row=row: x[row : row + 1], output.stats)
     records.append(
         {
             "index": index,
@@ -79,10 +80,10 @@ def decode_batch(
             "finished": ids[-1] == config.eos_id,
             "equal_to_baseline": equal[row],
             "statistics": {
-                **{name: int(getattr(statistics, name)) for name in COUNTERS},
-                "accepted_histogram": statistics.accepted_histogram.tolist(),
-                "acceptance_rate": sd.acceptance_rate(statistics),
-                "block_efficiency": sd.block_efficiency(statistics),
+                **{name: int(getattr(stats, name)[0]) for name in COUNTERS},
+                "accepted_histogram": stats.accepted_histogram[0].tolist(),
+                "acceptance_rate": sd.acceptance_rate(stats),
+                "block_efficiency": sd.block_efficiency(stats),
             },
         }
     )
