@@ -49,7 +49,7 @@ def decode_batch(
     ValueError: If the target's logits were not finite.
   """
   config = dataclasses.replace(
-      config, max_new_tokens=budgets(batch, config.max_new_tokens)
+      config, max_new_tokens=budgets(batch, config.width)
   )
   keys = example_keys(seed, batch)
   output = jax.device_get(pair.speculative(keys, batch.inputs, config))

@@ -78,7 +78,7 @@ def run(
       examples,
       vocabulary,
       max_input_length=max_input_length,
-      source=task.path,
+      source=task.source,
   )
   models = pair.load()
   config = sd.SpeculativeConfig(
@@ -165,7 +165,7 @@ def _decode(
         example_keys(0, batch),
         batch.inputs,
         dataclasses.replace(
-            config, max_new_tokens=budgets(batch, config.max_new_tokens)
+            config, max_new_tokens=budgets(batch, config.width)
         ),
     )
     rows = zip(*jax.device_get((output.tokens, output.lengths)), strict=True)
@@ -258,9 +258,14 @@ def _show(result, gammas, batch_sizes) -> None:
   console.print(environment.line(result["environment"]), style="dim")
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs the command line; returns the exit code."""
+  result = gin_cli.main(
+      run, name="exactness", configurables=(PairConfig, Task), argv=argv
+  )
+  return 0 if result["identical"] else 1
+
+
 if __name__ == "__main__":
   compilation_cache.enable()
-  outcome = gin_cli.main(
-      run, name="exactness", configurables=(PairConfig, Task)
-  )
-  sys.exit(0 if outcome["identical"] else 1)
+  sys.exit(main())

@@ -7,6 +7,7 @@ leaves a line per text in outputs.jsonl and a summary in report.json.
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import specdec_jax as sd
@@ -21,6 +22,7 @@ from experiments.task import Task
 from experiments.terminal import make_console, show_decoding, show_report
 from experiments.timing import time_pair
 from experiments.trace import trace
+from specdec_jax.t5.vocabulary import EOS_ID
 
 OUTPUTS = "outputs.jsonl"
 REPORT = "report.json"
@@ -69,8 +71,8 @@ def run(
   Returns:
     The report.
   """
-  _check(
-      config,
+  _check_config(config, timing_repeats)
+  _check_integers(
       positive={
           "max_input_length": max_input_length,
           "batch_size": batch_size,
@@ -88,7 +90,7 @@ def run(
       examples,
       vocabulary,
       max_input_length=max_input_length,
-      source=task.path,
+      source=task.source,
   )
   compare_with_baseline &= config.sampling.greedy and pair.dtype == "float32"
   models = pair.load()
@@ -119,7 +121,7 @@ def run(
   console = make_console()
   console.print(
       f"{pair.name}: target {pair.target}, draft {pair.draft}\n"
-      f"{task.name}: {len(examples)} texts from {task.path}"
+      f"{task.name}: {len(examples)} texts from {task.source}"
   )
   for batch in batches_of(_spread(len(examples), show_examples), size=1):
     index = batch.indices[0]
@@ -183,17 +185,30 @@ def run(
   return report
 
 
-def _check(config, positive: dict[str, int], not_negative: dict[str, int]):
+def _check_integers(*, positive: dict[str, int], not_negative: dict[str, int]):
   for name, value in {**positive, **not_negative}.items():
     lowest = 1 if name in positive else 0
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
       raise ValueError(
           f"{name} is {value!r}; it must be an integer, at least {lowest}."
       )
+
+
+def _check_config(config: sd.SpeculativeConfig, timing_repeats: int):
   if config.num_decodes != 1:
     raise ValueError(
         f"num_decodes is {config.num_decodes}; a text has one output here, so"
         " set SpeculativeConfig.num_decodes=1."
+    )
+  if config.eos_id not in (EOS_ID, -1):
+    raise ValueError(
+        f"eos_id is {config.eos_id}, but the vocabulary's is {EOS_ID}; set"
+        f" SpeculativeConfig.eos_id to it, or to -1 for no end."
+    )
+  if timing_repeats and not config.gamma:
+    raise ValueError(
+        "gamma is 0, so there is nothing to time the baseline against; set"
+        " timing_repeats=0, or a positive gamma."
     )
   for name, value in (
       ("max_new_tokens", config.max_new_tokens),
@@ -211,10 +226,16 @@ def _spread(num_examples: int, count: int) -> list[int]:
   return [i * num_examples // count for i in range(count)]
 
 
-if __name__ == "__main__":
-  compilation_cache.enable()
-  gin_cli.main(
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+  """Runs the command line."""
+  return gin_cli.main(
       run,
       name="generate",
       configurables=(PairConfig, Task, sd.SpeculativeConfig, sd.SamplingConfig),
+      argv=argv,
   )
+
+
+if __name__ == "__main__":
+  compilation_cache.enable()
+  main()

@@ -151,8 +151,8 @@ def _check_required(gin, run, name: str) -> None:
         for each in missing
     )
     raise ValueError(
-        f"No value for {', '.join(missing)}. Give a --gin_file that sets them,"
-        f" or {flags}."
+        f"No value for {', '.join(missing)}. Give a --gin_file that sets"
+        f" {'it' if len(missing) == 1 else 'them'}, or {flags}."
     )
 
 

@@ -9,7 +9,13 @@ import numpy as np
 
 import specdec_jax as sd
 from experiments.paths import resolve
+from specdec_jax import t5
 from specdec_jax.array_typing import Array, Int, Key, Params
+from specdec_jax.t5.vocabulary import (
+    SentencePieceVocabulary,
+    check_model_size,
+    check_same_tokens,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,19 +47,16 @@ class PairConfig:
   draft_config: str | None = None
   dtype: str = "float32"
 
-  def load_vocabulary(self):
+  def load_vocabulary(self) -> SentencePieceVocabulary:
     """Reads the vocabulary, before any weights.
 
     Raises:
       FileNotFoundError: If it is not there.
       ValueError: If it is not T5's, or the draft has another.
     """
-    from specdec_jax.t5 import vocabulary as t5_vocabulary
 
     def read(path):
-      return t5_vocabulary.SentencePieceVocabulary(
-          path, extra_ids=self.extra_ids
-      )
+      return SentencePieceVocabulary(path, extra_ids=self.extra_ids)
 
     vocabulary = read(
         resolve(self.vocabulary or _beside(self.target, "spiece.model"))
@@ -63,7 +66,7 @@ class PairConfig:
       path = _beside(self.draft, "spiece.model")
       draft_path = path if _is_file(resolve(path)) else None
     if draft_path is not None:
-      t5_vocabulary.check_same_tokens(vocabulary, read(resolve(draft_path)))
+      check_same_tokens(vocabulary, read(resolve(draft_path)))
     return vocabulary
 
   def load(self) -> "Pair":
@@ -73,9 +76,6 @@ class PairConfig:
       FileNotFoundError: If something is not there.
       ValueError: If something does not fit; see also `t5.load`.
     """
-    from specdec_jax import t5
-    from specdec_jax.t5.vocabulary import check_model_size
-
     vocabulary = self.load_vocabulary()
     target, target_params = t5.load(
         self.target_config, resolve(self.target), dtype=self.dtype
@@ -105,7 +105,7 @@ class Pair:
   """
 
   config: PairConfig
-  vocabulary: object
+  vocabulary: SentencePieceVocabulary
   target: sd.DecoderModel
   target_params: Params
   draft: sd.DecoderModel | None
@@ -163,9 +163,10 @@ class Pair:
 def _sum_of_bits(x: Array) -> Array:
   kind = {4: jnp.uint32, 2: jnp.uint16}[x.dtype.itemsize]
   bits = jax.lax.bitcast_convert_type(x, kind).astype(jnp.uint32).ravel()
-  # Odd factors by place: two entries that change places are noticed as well.
-  place = jax.lax.iota(jnp.uint32, bits.size) * 2 + 1
-  return jnp.sum(bits * place, dtype=jnp.uint32)
+  # Odd factors by place: entries that change places are noticed as well. The
+  # shift: so are changes of the highest bits, all the signs for one.
+  mixed = bits * (jax.lax.iota(jnp.uint32, bits.size) * 2 + 1)
+  return jnp.sum(mixed ^ (mixed >> 15), dtype=jnp.uint32)
 
 
 def _beside(folder: str, name: str) -> str:

@@ -71,12 +71,11 @@ def make_report(
 
 
 def _stats(records) -> sd.SpeculationStats:
-  return sd.SpeculationStats(
-      **{
-          name: np.array([each["statistics"][name] for each in records])
-          for name in (*COUNTERS, "accepted_histogram")
-      }
-  )
+  counters: dict[str, Any] = {
+      name: np.array([each["statistics"][name] for each in records])
+      for name in (*COUNTERS, "accepted_histogram")
+  }
+  return sd.SpeculationStats(**counters)
 
 
 def _timing_fields(timing: Timing | None) -> dict[str, Any]:

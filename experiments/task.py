@@ -53,6 +53,11 @@ class Task:
     if isinstance(self.column, int) and self.column < 0:
       raise ValueError(f"Task.column is {self.column}; columns count from 0.")
 
+  @property
+  def source(self) -> str:
+    """What to call the file in a message."""
+    return "standard input" if self.path == _STDIN else self.path
+
   def read(self) -> list[Example]:
     """Reads the texts.
 
@@ -61,7 +66,7 @@ class Task:
       ValueError: If a line is not UTF-8, a column is missing or a text is
         empty; names file and line.
     """
-    shown = "standard input" if self.path == _STDIN else self.path
+    shown = self.source
     lines = _decoded(_read_bytes(self.path), shown)
     column = self.column
     if isinstance(column, str):

@@ -30,6 +30,8 @@ def show_decoding(
 ) -> None:
   """Prints a decoding as the paper's Figure 1: a line per target call.
 
+  What is too long for a line loses its beginning.
+
   Args:
     console: Where to; without colours, marks take their place:
       [-rejected-] and {+added+}.
@@ -42,16 +44,18 @@ def show_decoding(
   before = ""
   for number, each in enumerate(rounds, start=1):
     accepted = "".join(map(vocabulary.token_text, each.accepted))
-    line = Text(f"{number:3} ")
-    line.append(before, style="dim")
-    line.append(accepted, style="" if plain else ACCEPTED)
+    new = Text(accepted, style="" if plain else ACCEPTED)
     if each.rejected is not None:
-      line.append_text(_rejected(vocabulary.token_text(each.rejected), plain))
+      new.append_text(_rejected(vocabulary.token_text(each.rejected), plain))
     added = ""
     if each.added is not None:
       added = vocabulary.token_text(each.added)
-      line.append_text(_added(added, plain))
-    console.print(line)
+      new.append_text(_added(added, plain))
+    start = Text(before, style="dim")
+    room = max(console.width - 4 - new.cell_len, 1)
+    while start.cell_len > room:
+      start = Text("\u2026" + start.plain[2:], style="dim")
+    console.print(Text.assemble(f"{number:3} ", start, new))
     before += accepted + added
   console.print(
       Text.assemble(

@@ -32,8 +32,8 @@ class TracedRound:
 
 
 def trace(
-    key: Key[Array, "1"],
-    inputs: Int[Array, "1 S"],
+    key: Key[Array, "B"],
+    inputs: Int[Array, "B S"],
     *,
     pair: Pair,
     config: SpeculativeConfig,
@@ -63,10 +63,11 @@ def trace(
     held = int(each.verification.num_accepted[0])
     emitted = int(each.num_emitted[0])
     is_added = emitted > held
+    is_rejected = is_added and held < len(guesses)
     rounds.append(
         TracedRound(
             accepted=tuple(guesses[: min(held, emitted)]),
-            rejected=guesses[held] if is_added and held < len(guesses) else None,
+            rejected=guesses[held] if is_rejected else None,
             added=int(each.verification.next_token[0]) if is_added else None,
         )
     )

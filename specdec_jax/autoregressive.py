@@ -7,6 +7,8 @@ speculative run with gamma = 0 is this very program.
 
 import dataclasses
 
+import numpy as np
+
 from specdec_jax.array_typing import Array, Int, Key, Params
 from specdec_jax.base import DecoderModel, GenerateOutput
 from specdec_jax.config import SpeculativeConfig
@@ -15,7 +17,7 @@ from specdec_jax.speculative import speculative_generate
 
 def autoregressive_generate(
     key: Key[Array, ""] | Key[Array, "B"],
-    inputs: Int[Array, "B S"],
+    inputs: Int[Array | np.ndarray, "B S"],
     *,
     model: DecoderModel,
     params: Params,

@@ -7,6 +7,7 @@ nothing; everything else here is part of the program.
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,9 +67,9 @@ class SamplingConfig:
     top_k = _integer("top_k", self.top_k)
     if top_k < 0:
       raise ValueError(f"top_k is {top_k}; it must be 0 (off) or positive.")
-    if not 0.0 <= self.top_p <= 1.0:
+    if not (isinstance(self.top_p, numbers.Real) and 0 <= self.top_p <= 1):
       raise ValueError(
-          f"top_p is {self.top_p}; it must lie in [0, 1], where both ends"
+          f"top_p is {self.top_p!r}; it must lie in [0, 1], where both ends"
           " turn it off."
       )
     object.__setattr__(self, "temperature", temperature)
@@ -90,7 +91,7 @@ class SpeculativeConfig:
     max_new_tokens: Most tokens to emit, EOS included; one number, or one per
       row. The output is as wide as the largest.
     sampling: How logits become probabilities.
-    eos_id: The token that ends a row; -1 (or None) for none, as in T5X.
+    eos_id: The token that ends a row; -1 for none, as in T5X.
     pad_id: What fills a row after its end.
     num_decodes: Independent decodes of each input, returned in ascending
       order of their log probability (best last), as in T5X. With more than
@@ -100,7 +101,7 @@ class SpeculativeConfig:
   gamma: int = 5
   max_new_tokens: int | Sequence[int] = 128
   sampling: SamplingConfig = SamplingConfig()
-  eos_id: int | None = 1
+  eos_id: int = 1
   pad_id: int = 0
   num_decodes: int = 1
 

@@ -186,7 +186,7 @@ def start(run: Run, inputs: Int[Array, "B S"]) -> SpeculativeState:
   length = config.width + config.gamma + 1
   target = run.target.prefill(run.target_params, inputs, length)
   draft_cache = None
-  if config.gamma:
+  if run.drafter is not None:
     draft_cache = run.drafter.prefill(run.draft_params, inputs, length)
   tokens = jnp.full((batch, 1 + config.width), config.pad_id, jnp.int32)
   return SpeculativeState(
@@ -222,7 +222,7 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
   )
 
   draft_cache = state.draft_cache
-  if gamma:
+  if run.drafter is not None:
     context = Context(state.tokens, state.lengths, state.position)
     draft, draft_cache = run.drafter.draft(
         run.draft_params, context, draft_cache, draft_keys, sampler, gamma
@@ -293,7 +293,7 @@ def finish(state: SpeculativeState) -> GenerateOutput:
 
 def speculative_generate(
     key: Key[Array, ""] | Key[Array, "B"],
-    inputs: Int[Array, "B S"],
+    inputs: Int[Array | np.ndarray, "B S"],
     *,
     target: DecoderModel,
     target_params: Params,
@@ -355,7 +355,7 @@ def _generate(run: Run, inputs: Int[Array, "B S"]) -> GenerateOutput:
 
 def prepare(
     key: Key[Array, ""] | Key[Array, "B"],
-    inputs: Int[Array, "B S"],
+    inputs: Int[Array | np.ndarray, "B S"],
     *,
     target: DecoderModel,
     target_params: Params,

@@ -73,8 +73,8 @@ def acceptance_rate(stats: SpeculationStats) -> float | None:
   Returns:
     The rate, or None if no guess was examined.
   """
-  examined = int(np.sum(stats.examined))
-  return int(np.sum(stats.accepted)) / examined if examined else None
+  examined = _total(stats.examined)
+  return _total(stats.accepted) / examined if examined else None
 
 
 def block_efficiency(stats: SpeculationStats) -> float | None:
@@ -86,5 +86,10 @@ def block_efficiency(stats: SpeculationStats) -> float | None:
   Returns:
     The ratio, or None if the target was never called.
   """
-  calls = int(np.sum(stats.target_calls))
-  return int(np.sum(stats.emitted)) / calls if calls else None
+  calls = _total(stats.target_calls)
+  return _total(stats.emitted) / calls if calls else None
+
+
+def _total(counts: Int[Array | np.ndarray, "..."]) -> int:
+  # In NumPy, and wide: JAX would add in the counters' own 32 bits.
+  return int(np.sum(np.asarray(counts), dtype=np.int64))

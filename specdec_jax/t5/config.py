@@ -5,6 +5,7 @@ same macro would silently make target and draft the same model.
 """
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -67,7 +68,7 @@ class T5Config:
       )
 
 
-def check_dtype(dtype: object) -> str:
+def check_dtype(dtype: Any) -> str:
   """Returns the name of a compute dtype.
 
   Args:

@@ -15,6 +15,11 @@ _kernel_init = nn.initializers.variance_scaling(
 )
 
 
+def _with_axes(init: Callable, axes: tuple[str, ...]) -> Callable[..., Array]:
+  """Gives the dimensions of an initial value their logical names."""
+  return nn.with_logical_partitioning(init, axes)  # type: ignore
+
+
 class Dense(nn.Module):
   """x @ kernel, without a bias.
 
@@ -37,7 +42,7 @@ class Dense(nn.Module):
 
     kernel = self.param(
         "kernel",
-        nn.with_logical_partitioning(init, self.axes),
+        _with_axes(init, self.axes),
         (x.shape[-1], self.features),
     )
     return jnp.dot(x.astype(self.dtype), kernel.astype(self.dtype))
@@ -53,7 +58,7 @@ class LayerNorm(nn.Module):
   def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
     scale = self.param(
         "scale",
-        nn.with_logical_partitioning(nn.initializers.ones, ("embed",)),
+        _with_axes(nn.initializers.ones, ("embed",)),
         (x.shape[-1],),
     )
     x = x.astype(jnp.float32)
@@ -187,7 +192,7 @@ class RelativeBiasTable(nn.Module):
   def __call__(self) -> Float[Array, "H buckets"]:
     return self.param(
         "rel_embedding",
-        nn.with_logical_partitioning(
+        _with_axes(
             nn.initializers.variance_scaling(1.0, "fan_avg", "uniform"),
             ("heads", "relpos_buckets"),
         ),
@@ -203,7 +208,7 @@ class Embed(nn.Module):
   def setup(self):
     self.embedding = self.param(
         "embedding",
-        nn.with_logical_partitioning(
+        _with_axes(
             nn.initializers.normal(1.0), ("vocab", "embed")
         ),
         (self.config.vocab_size, self.config.emb_dim),
@@ -232,7 +237,7 @@ class LogitsDense(nn.Module):
   def __call__(self, y: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
     kernel = self.param(
         "kernel",
-        nn.with_logical_partitioning(_kernel_init, ("embed", "vocab")),
+        _with_axes(_kernel_init, ("embed", "vocab")),
         (self.config.emb_dim, self.config.vocab_size),
     )
     return jnp.dot(

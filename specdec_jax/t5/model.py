@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -58,7 +60,7 @@ class T5Model:
       self, params: Params, inputs: Int[Array, "B S"]
   ) -> Float[Array, "B S D"]:
     """Encodes int32[B, S], padded with 0."""
-    return self.module.apply({"params": params}, inputs, method=T5.encode)
+    return self._apply(T5.encode, params, inputs)
 
   def decode(
       self,
@@ -79,12 +81,8 @@ class T5Model:
     Returns:
       float32[B, T, V]; row t is for the token after `[:, t]`.
     """
-    return self.module.apply(
-        {"params": params},
-        encoded,
-        inputs,
-        decoder_input_tokens,
-        method=T5.decode,
+    return self._apply(
+        T5.decode, params, encoded, inputs, decoder_input_tokens
     )
 
   def prefill(
@@ -94,9 +92,7 @@ class T5Model:
 
     See `DecoderModel.prefill`.
     """
-    cache = self.module.apply(
-        {"params": params}, inputs, length, method=T5.start
-    )
+    cache = self._apply(T5.start, params, inputs, length)
     batch = inputs.shape[0]
     return Prefill(
         cache,
@@ -112,9 +108,10 @@ class T5Model:
       cache: T5Cache,
   ) -> tuple[Float[Array, "B Q V"], T5Cache]:
     """Scores Q tokens a row; see `DecoderModel.extend`."""
-    return self.module.apply(
-        {"params": params}, tokens, positions, cache, method=T5.extend
-    )
+    return self._apply(T5.extend, params, tokens, positions, cache)
+
+  def _apply(self, method: Callable, params: Params, *arguments) -> Any:
+    return self.module.apply({"params": params}, *arguments, method=method)
 
   @functools.partial(jax.jit, static_argnums=0)
   def _init(self, key):

@@ -5,6 +5,7 @@ cached `extend` is tested against.
 """
 
 import dataclasses
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -66,7 +67,7 @@ class _Stack(nn.Module):
 
   config: T5Config
 
-  def _table(self, layer: nn.Module | None = None):
+  def _table(self, layer: Any = None):
     owner = layer if self.config.relative_bias_per_layer else self
     return owner.relpos_bias()
 

@@ -25,12 +25,15 @@ def test_few_shapes_and_full_batches():
 
 
 def test_keys_follow_from_seed_and_index_alone():
-  one = batching.make_batches(ENCODED, range(3), batch_size=3, length_multiple=8)
-  two = batching.make_batches(ENCODED, [2, 1], batch_size=1, length_multiple=4)
+  def batches(indices, size):
+    return batching.make_batches(
+        ENCODED, indices, batch_size=size, length_multiple=4
+    )
 
   def data(seed, batch):
     return jax.random.key_data(batching.example_keys(seed, batch))
 
+  one, two = batches(range(3), 3), batches([2, 1], 1)
   keys = data(7, one[0])
   np.testing.assert_array_equal(keys[2:], data(7, two[0]))
   np.testing.assert_array_equal(keys[1:2], data(7, two[1]))

@@ -97,7 +97,39 @@ def test_cells_that_are_done_are_kept(arguments, monkeypatch):
     exactness.run(**{**arguments, "max_new_tokens": 11})
 
 
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_the_command_line_fails_on_a_difference(
+    arguments, pair, monkeypatch, is_broken
+):
+  speculative = type(pair).speculative
+
+  def broken(self, keys, inputs, config):
+    output = speculative(self, keys, inputs, config)
+    if config.gamma == 0:
+      return output
+    return dataclasses.replace(output, tokens=output.tokens.at[0, 1].add(1))
+
+  if is_broken:
+    monkeypatch.setattr(type(pair), "speculative", broken)
+  code = exactness.main(
+      [
+          "--gin_file=exactness.gin",
+          f"--gin.PairConfig.target='{arguments['pair'].target}'",
+          f"--gin.PairConfig.draft='{arguments['pair'].draft}'",
+          f"--gin.PairConfig.vocabulary='{arguments['pair'].vocabulary}'",
+          f"--gin.Task.path='{arguments['task'].path}'",
+          "--gin.Task.column=None",
+          "--gin.exactness.max_new_tokens=12",
+          "--gin.exactness.input_length_multiple=32",
+          "--gin.exactness.gammas=[0, 3]",
+          "--gin.exactness.batch_sizes=[3]",
+          f"--output_dir={arguments['output_dir']}",
+      ]
+  )
+  assert code == (1 if is_broken else 0)
+
+
 def test_bfloat16_is_refused(arguments):
   pair = dataclasses.replace(arguments["pair"], dtype="bfloat16")
-  with pytest.raises(ValueError, match="bfloat16.*'float32'"):
+  with pytest.raises(ValueError, match=r"bfloat16.*'float32'"):
     exactness.run(**{**arguments, "pair": pair})

@@ -9,8 +9,9 @@ COSTS = [
         target_verify=6.0,
         draft_prefill=2.0,
         draft_step=0.5,
+        draft_first=0.75,
     ),
-    Costs(20.0, 8.0, 8.0, 3.0, 1.0),
+    Costs(20.0, 8.0, 8.0, 3.0, 1.0, 1.5),
 ]
 WORK = [Work(baseline_calls=20, rounds=8), Work(10, 3)]
 
@@ -23,7 +24,7 @@ def test_predicted_speedup_by_hand():
 
 
 def test_nothing_drafted_and_nothing_to_read_is_no_speedup():
-  costs = [Costs(5.0, 2.0, 2.0, 0.0, 0.0)]
+  costs = [Costs(5.0, 2.0, 2.0, 0.0, 0.0, 0.0)]
   assert predicted_speedup(costs, [Work(7, 7)], gamma=0) == 1
 
 

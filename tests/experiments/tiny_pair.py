@@ -3,6 +3,7 @@
 import pathlib
 
 import jax
+import jax.numpy as jnp
 import sentencepiece
 
 from specdec_jax import t5
@@ -49,7 +50,15 @@ def train_vocabulary(path: pathlib.Path, texts=TEXTS, vocab_size=64) -> int:
   return processor.get_piece_size()
 
 
-def make_pair(folder: pathlib.Path, *, draft_vocab_size=None) -> pathlib.Path:
+def save_zeros(path: pathlib.Path, *, vocab_size: int) -> pathlib.Path:
+  """Saves a model that has a shape and nothing else."""
+  model = t5.T5Model(t5.T5Config(vocab_size=vocab_size, **SIZES))
+  zeros = jax.tree.map(lambda x: jnp.zeros(x.shape), model.param_shapes())
+  t5.save(path, model, zeros)
+  return path
+
+
+def make_pair(folder: pathlib.Path) -> pathlib.Path:
   """Saves target, draft and sentencepiece.model.
 
   The draft is the target with some noise, so that some guesses hold.
@@ -59,10 +68,6 @@ def make_pair(folder: pathlib.Path, *, draft_vocab_size=None) -> pathlib.Path:
   target = t5.T5Model(t5.T5Config(vocab_size=size, **SIZES))
   params = target.init(jax.random.key(0))
   t5.save(folder / "target", target, params)
-  if draft_vocab_size is not None:
-    draft = t5.T5Model(t5.T5Config(vocab_size=draft_vocab_size, **SIZES))
-    t5.save(folder / "draft", draft, draft.init(jax.random.key(1)))
-    return folder
   noise = target.init(jax.random.key(1))
   draft_params = jax.tree.map(lambda x, n: x + 0.1 * n, params, noise)
   t5.save(folder / "draft", target, draft_params)

@@ -58,11 +58,11 @@ def test_sentinels_count_down_from_the_end(path, vocabulary):
 
 
 def test_bad_files_are_named(tmp_path):
-  with pytest.raises(FileNotFoundError, match="no vocabulary at .*none"):
+  with pytest.raises(FileNotFoundError, match=r"no vocabulary at .*none"):
     SentencePieceVocabulary(tmp_path / "none")
   pointer = tmp_path / "pointer"
   pointer.write_text("version https://git-lfs.github.com/spec/v1\n")
-  with pytest.raises(ValueError, match="pointer .*is no SentencePiece model"):
+  with pytest.raises(ValueError, match=r"pointer .*is no SentencePiece model"):
     SentencePieceVocabulary(pointer)
 
 

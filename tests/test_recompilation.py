@@ -1,0 +1,183 @@
+"""One trace per shape, nothing compiled after it, nothing fetched inside."""
+
+import contextlib
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.extend.core
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import specdec_jax as sd
+from specdec_jax import speculative
+from tests import toy
+
+_COMPILATION = "/jax/core/compile/backend_compile_duration"
+_compilations = []
+
+
+def _listen(event, duration, **_):
+  del duration
+  _compilations.append(event)
+
+
+jax.monitoring.register_event_duration_secs_listener(_listen)
+
+
+@contextlib.contextmanager
+def compilations():
+  """A list that grows by an entry for each program compiled meanwhile."""
+  before = len(_compilations)
+  found = []
+  yield found
+  found += [each for each in _compilations[before:] if each == _COMPILATION]
+
+
+@dataclasses.dataclass(frozen=True)
+class CountingModel(toy.TableModel):
+  """A table that counts how often Python runs its functions."""
+
+  calls: ClassVar[list] = []
+
+  def prefill(self, *args):
+    self.calls.append("prefill")
+    return super().prefill(*args)
+
+  def extend(self, *args):
+    self.calls.append("extend")
+    return super().extend(*args)
+
+
+def _pair():
+  """Models that are new objects, and equal to those of the last call."""
+  return dataclasses.replace(
+    toy.table_pair(), target=CountingModel(5), draft=CountingModel(5, 2)
+  )
+
+
+OPTIONS = {"gamma": 3, "max_new_tokens": (8, 8, 5), "temperature": 1.0}
+INPUTS = np.array([[1, 2, 0], [2, 0, 0], [3, 1, 4]], np.int32)
+
+
+@pytest.fixture
+def warm():
+  """A pair whose program is compiled."""
+  pair = _pair()
+  jax.block_until_ready(pair.speculative(INPUTS, **OPTIONS))
+  return pair
+
+
+CHANGES = {
+  "inputs": ({"inputs": INPUTS[::-1] + 1}, {}),
+  "key": ({"key": 5}, {}),
+  "temperature": ({}, {"temperature": 0.5}),
+  "temperature of each row": ({}, {"temperature": (0.0, 2.0, 0.3)}),
+  "budgets below the largest": ({}, {"max_new_tokens": (1, 8, 3)}),
+  "one budget for all": ({}, {"max_new_tokens": 8}),
+  "configuration by keyword": ({}, {"eos_id": 1, "top_p": 1.0, "top_k": 0}),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_new_values_compile_and_trace_nothing(warm, name):
+  del warm
+  arguments, options = CHANGES[name]
+  pair = _pair()  # And a drafter that is made anew.
+  arguments = {"inputs": INPUTS, **arguments}
+  arguments["inputs"] = jnp.asarray(arguments["inputs"])
+  arguments["key"] = jax.random.key(arguments.get("key", 0))
+  traced = len(CountingModel.calls)
+  with compilations() as found:
+    jax.block_until_ready(
+      pair.speculative(**arguments, **{**OPTIONS, **options})
+    )
+  assert CountingModel.calls[traced:] == []
+  assert found == []
+
+
+def test_new_parameters_compile_nothing(warm):
+  key = jax.random.key(0)
+  warm = dataclasses.replace(
+    warm, target_params=warm.draft_params, draft_params=warm.target_params
+  )
+  inputs = jnp.asarray(INPUTS)
+  with compilations() as found:
+    jax.block_until_ready(warm.speculative(inputs, key=key, **OPTIONS))
+  assert found == []
+
+
+@pytest.mark.parametrize(
+  "change",
+  [{"gamma": 2}, {"max_new_tokens": 9}],
+  ids=lambda change: next(iter(change)),
+)
+def test_what_shapes_the_program_does_compile(warm, change):
+  # The measure can tell: these are other programs.
+  traced = len(CountingModel.calls)
+  with compilations() as found:
+    warm.speculative(INPUTS, **{**OPTIONS, **change})
+  assert CountingModel.calls[traced:]
+  assert found
+
+
+def test_a_model_is_traced_a_few_times_whatever_the_length(warm):
+  counts = []
+  for length in (6, 60):
+    traced = len(CountingModel.calls)
+    run, inputs = _prepare(warm, max_new_tokens=length)
+    jax.eval_shape(speculative._generate, run, inputs)
+    counts.append(CountingModel.calls[traced:])
+  assert counts[0] == counts[1]
+  # Of the two models; extend in the draft's first call, its scan, the score.
+  assert counts[0].count("prefill") == 2
+  assert counts[0].count("extend") == 3
+
+
+def _prepare(pair, **options):
+  return speculative.prepare(
+    jax.random.key(0),
+    jnp.asarray(INPUTS),
+    config=toy.config(**{**OPTIONS, **options}),
+    **pair.models,
+  )
+
+
+def test_nothing_is_transferred_while_it_decodes(warm):
+  run, inputs = jax.device_put(_prepare(warm))
+  with jax.transfer_guard("disallow"):
+    with pytest.raises(Exception, match=r"[Dd]isallowed host-to-device"):
+      jnp.sin(np.ones(3, np.float32))  # The guard is awake.
+    output = jax.block_until_ready(speculative._generate(run, inputs))
+  assert np.all(output.lengths > 0)
+
+
+def test_a_call_with_inputs_on_the_device_transfers_them_no_more(warm):
+  inputs, key = jnp.asarray(INPUTS), jax.random.key(0)
+  config = toy.config(**OPTIONS)
+  arguments = {**warm.models, "config": config}
+  sd.speculative_generate(key, inputs, **arguments)
+  # What the call puts on the device (budgets, temperatures) it does by name.
+  with jax.transfer_guard("disallow"):
+    jax.block_until_ready(sd.speculative_generate(key, inputs, **arguments))
+
+
+def _primitives(jaxpr):
+  for equation in jaxpr.eqns:
+    yield equation.primitive.name
+    for inner in jax.extend.core.jaxprs_in_params(equation.params):
+      yield from _primitives(inner)
+
+
+def test_the_program_calls_nothing_on_the_host(warm):
+  run, inputs = _prepare(warm)
+  names = set(
+    _primitives(jax.make_jaxpr(speculative._generate)(run, inputs).jaxpr)
+  )
+  assert {"while", "scan", "random_bits"} <= names  # Seen to the bottom.
+  assert not {
+    name
+    for name in names
+    if "callback" in name or name in ("infeed", "outfeed")
+  }
