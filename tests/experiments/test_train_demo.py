@@ -185,10 +185,10 @@ def test_origins_and_lengths_choose_the_rows(text):
 
 def test_a_vocabulary_of_both_languages(text, tmp_path):
   path = train_vocabulary.run(
-    data=str(text / "text.tsv.gz"), output_dir=str(tmp_path), vocab_size=40
+    data=str(text / "text.tsv.gz"), output_dir=str(tmp_path), vocab_size=32
   )
   vocabulary = SentencePieceVocabulary(path)
-  assert vocabulary.vocab_size == 40
+  assert vocabulary.vocab_size == 32
   for each in TEXTS[:2]:
     assert vocabulary.decode(vocabulary.encode(each)) == each
 
