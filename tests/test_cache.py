@@ -239,7 +239,7 @@ def long_decode():
   model, params = T5.target, T5.target_params
   rows = len(PREFIXES)
   random = np.random.default_rng(0)
-  length = PREFIXES[-1] + QUERIES
+  length = int(PREFIXES[-1]) + QUERIES
   tokens = random.integers(2, 48, (rows, length)).astype(np.int32)
   tokens[:, 0] = 0
   inputs = jnp.asarray(toy.inputs(rows, 7))
