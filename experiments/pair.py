@@ -12,9 +12,9 @@ from experiments.paths import resolve
 from specdec_jax import t5
 from specdec_jax.array_typing import Array, Int, Key, Params
 from specdec_jax.t5.vocabulary import (
-    SentencePieceVocabulary,
-    check_model_size,
-    check_same_tokens,
+  SentencePieceVocabulary,
+  check_model_size,
+  check_same_tokens,
 )
 
 
@@ -59,7 +59,7 @@ class PairConfig:
       return SentencePieceVocabulary(path, extra_ids=self.extra_ids)
 
     vocabulary = read(
-        resolve(self.vocabulary or _beside(self.target, "spiece.model"))
+      resolve(self.vocabulary or _beside(self.target, "spiece.model"))
     )
     draft_path = self.draft_vocabulary
     if draft_path is None and self.draft is not None:
@@ -78,13 +78,13 @@ class PairConfig:
     """
     vocabulary = self.load_vocabulary()
     target, target_params = t5.load(
-        self.target_config, resolve(self.target), dtype=self.dtype
+      self.target_config, resolve(self.target), dtype=self.dtype
     )
     check_model_size(vocabulary, target.vocab_size, self.target)
     if self.draft is None:
       return Pair(self, vocabulary, target, target_params, None, None)
     draft, draft_params = t5.load(
-        self.draft_config, resolve(self.draft), dtype=self.dtype
+      self.draft_config, resolve(self.draft), dtype=self.dtype
     )
     # What both models have beyond the one vocabulary is padding.
     check_model_size(vocabulary, draft.vocab_size, self.draft)
@@ -119,42 +119,42 @@ class Pair:
     return sd.model_drafter(self.draft, vocab_size=self.target.vocab_size)
 
   def speculative(
-      self,
-      key: Key[Array, "B"],
-      inputs: Int[Array, "B S"],
-      config: sd.SpeculativeConfig,
+    self,
+    key: Key[Array, "B"],
+    inputs: Int[Array, "B S"],
+    config: sd.SpeculativeConfig,
   ) -> sd.GenerateOutput:
     """Decodes speculatively."""
     return sd.speculative_generate(
-        key,
-        inputs,
-        target=self.target,
-        target_params=self.target_params,
-        drafter=self.drafter,
-        draft_params=self.draft_params,
-        config=config,
+      key,
+      inputs,
+      target=self.target,
+      target_params=self.target_params,
+      drafter=self.drafter,
+      draft_params=self.draft_params,
+      config=config,
     )
 
   def baseline(
-      self,
-      key: Key[Array, "B"],
-      inputs: Int[Array, "B S"],
-      config: sd.SpeculativeConfig,
+    self,
+    key: Key[Array, "B"],
+    inputs: Int[Array, "B S"],
+    config: sd.SpeculativeConfig,
   ) -> sd.GenerateOutput:
     """Decodes with the target alone."""
     return sd.autoregressive_generate(
-        key,
-        inputs,
-        model=self.target,
-        params=self.target_params,
-        config=config,
+      key,
+      inputs,
+      model=self.target,
+      params=self.target_params,
+      config=config,
     )
 
   def checksum(self) -> str:
     """A short name of the weights: changes when any of them does."""
     sums = [
-        np.asarray(_sum_of_bits(each))
-        for each in jax.tree.leaves((self.target_params, self.draft_params))
+      np.asarray(_sum_of_bits(each))
+      for each in jax.tree.leaves((self.target_params, self.draft_params))
     ]
     return f"{zlib.crc32(np.array(sums).tobytes()):08x}"
 

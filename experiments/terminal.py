@@ -26,7 +26,7 @@ def make_console(**kwargs) -> Console:
 
 
 def show_decoding(
-    console: Console, text: str, rounds: list[TracedRound], vocabulary
+  console: Console, text: str, rounds: list[TracedRound], vocabulary
 ) -> None:
   """Prints a decoding as the paper's Figure 1: a line per target call.
 
@@ -58,15 +58,15 @@ def show_decoding(
     console.print(Text.assemble(f"{number:3} ", start, new))
     before += accepted + added
   console.print(
-      Text.assemble(
-          f"{len(rounds)} target calls: ",
-          ("accepted guesses", "" if plain else ACCEPTED),
-          ", ",
-          _rejected("rejected guess", plain),
-          ", ",
-          _added("the target's own token", plain),
-          "\n",
-      )
+    Text.assemble(
+      f"{len(rounds)} target calls: ",
+      ("accepted guesses", "" if plain else ACCEPTED),
+      ", ",
+      _rejected("rejected guess", plain),
+      ", ",
+      _added("the target's own token", plain),
+      "\n",
+    )
   )
 
 
@@ -80,20 +80,20 @@ def show_report(console: Console, report: dict[str, Any]) -> None:
     console.print(f"Both decodings gave {same} on {counts['examples']} texts.")
   if counts["unfinished"]:
     console.print(
-        f"{counts['unfinished']} texts end at max_new_tokens ="
-        f" {report['max_new_tokens']}, before EOS."
+      f"{counts['unfinished']} texts end at max_new_tokens ="
+      f" {report['max_new_tokens']}, before EOS."
     )
   if report["speedup"] is not None:
     spread = report["speedup_range"]
     console.print(
-        f"Speedup {report['speedup']:.2f} (from {spread['min']:.2f} to"
-        f" {spread['max']:.2f} in {report['timing']['repeats']} repeats over"
-        f" {report['timing']['examples']} texts); predicted from the parts'"
-        f" times: {report['predicted_speedup']:.2f}."
+      f"Speedup {report['speedup']:.2f} (from {spread['min']:.2f} to"
+      f" {spread['max']:.2f} in {report['timing']['repeats']} repeats over"
+      f" {report['timing']['examples']} texts); predicted from the parts'"
+      f" times: {report['predicted_speedup']:.2f}."
     )
     console.print(
-        f"A draft call costs {report['cost_ratio']:.3f} of a target call, a"
-        f" verification {report['verify_ratio']:.2f}."
+      f"A draft call costs {report['cost_ratio']:.3f} of a target call, a"
+      f" verification {report['verify_ratio']:.2f}."
     )
   console.print(environment_line(report["environment"]), style="dim")
 
@@ -111,7 +111,7 @@ def _table(report: dict[str, Any]) -> Table:
     if values is None:
       return "-"
     return (
-        f"{values['median']:.2f} ({values['min']:.2f} to {values['max']:.2f})"
+      f"{values['median']:.2f} ({values['min']:.2f} to {values['max']:.2f})"
     )
 
   def seconds(values):
@@ -119,18 +119,18 @@ def _table(report: dict[str, Any]) -> Table:
 
   table.add_row("acceptance rate", "-", number(report["acceptance_rate"], 3))
   table.add_row(
-      "tokens per target call", "1.00", number(report["block_efficiency"])
+    "tokens per target call", "1.00", number(report["block_efficiency"])
   )
   table.add_row(
-      "ms per token",
-      spread(report["baseline_ms_per_token"]),
-      spread(report["speculative_ms_per_token"]),
+    "ms per token",
+    spread(report["baseline_ms_per_token"]),
+    spread(report["speculative_ms_per_token"]),
   )
   timing = report["timing"] or {}
   table.add_row(
-      "seconds",
-      seconds(timing.get("baseline_seconds")),
-      seconds(timing.get("speculative_seconds")),
+    "seconds",
+    seconds(timing.get("baseline_seconds")),
+    seconds(timing.get("speculative_seconds")),
   )
   return table
 

@@ -91,20 +91,18 @@ class Timing:
   @property
   def speculative_ms_per_token(self) -> list[float]:
     """Per repeat."""
-    return [
-        1e3 * s / self.speculative_tokens for s in self.speculative_seconds
-    ]
+    return [1e3 * s / self.speculative_tokens for s in self.speculative_seconds]
 
   @property
   def speedup(self) -> list[float]:
     """Per repeat, so that a slow minute falls on both sides of the ratio."""
     return [
-        baseline / speculative
-        for baseline, speculative in zip(
-            self.baseline_ms_per_token,
-            self.speculative_ms_per_token,
-            strict=True,
-        )
+      baseline / speculative
+      for baseline, speculative in zip(
+        self.baseline_ms_per_token,
+        self.speculative_ms_per_token,
+        strict=True,
+      )
     ]
 
   @property
@@ -127,7 +125,7 @@ class Timing:
 
 
 def predicted_speedup(
-    costs: list[Costs], work: list[Work], gamma: int
+  costs: list[Costs], work: list[Work], gamma: int
 ) -> float:
   """What the parts' times say that the speedup should be.
 
@@ -149,26 +147,26 @@ def predicted_speedup(
     gamma: Draft tokens per round.
   """
   baseline = sum(
-      cost.target_prefill + each.baseline_calls * cost.target_step
-      for cost, each in zip(costs, work, strict=True)
+    cost.target_prefill + each.baseline_calls * cost.target_step
+    for cost, each in zip(costs, work, strict=True)
   )
   speculative = sum(
-      cost.target_prefill
-      + cost.draft_prefill
-      + each.rounds * (cost.target_verify + gamma * cost.draft_step)
-      for cost, each in zip(costs, work, strict=True)
+    cost.target_prefill
+    + cost.draft_prefill
+    + each.rounds * (cost.target_verify + gamma * cost.draft_step)
+    for cost, each in zip(costs, work, strict=True)
   )
   return baseline / speculative
 
 
 def time_pair(
-    pair: Pair,
-    batches: list[Batch],
-    *,
-    config: sd.SpeculativeConfig,
-    seed: int,
-    repeats: int,
-    on_progress: Callable[[], None] = lambda: None,
+  pair: Pair,
+  batches: list[Batch],
+  *,
+  config: sd.SpeculativeConfig,
+  seed: int,
+  repeats: int,
+  on_progress: Callable[[], None] = lambda: None,
 ) -> Timing:
   """Measures.
 
@@ -183,17 +181,15 @@ def time_pair(
   jobs = []
   for batch in batches:
     arguments = (
-        example_keys(seed, batch),
-        batch.inputs,
-        dataclasses.replace(
-            config, max_new_tokens=budgets(batch, config.width)
-        ),
+      example_keys(seed, batch),
+      batch.inputs,
+      dataclasses.replace(config, max_new_tokens=budgets(batch, config.width)),
     )
     jobs.append(
-        (
-            functools.partial(pair.baseline, *arguments),
-            functools.partial(pair.speculative, *arguments),
-        )
+      (
+        functools.partial(pair.baseline, *arguments),
+        functools.partial(pair.speculative, *arguments),
+      )
     )
   tokens, calls = [], []
   for batch, job in zip(batches, jobs, strict=True):
@@ -217,29 +213,29 @@ def time_pair(
         total[which] += _seconds(job[which])
       shape = batch.inputs.shape
       samples[shape].append(
-          {name: timer() for name, timer in parts[shape].items()}
+        {name: timer() for name, timer in parts[shape].items()}
       )
     seconds.append(total)
     on_progress()
 
   means = {
-      shape: Costs(
-          **{
-              name: statistics.fmean(sample[name] for sample in each)
-              for name in Costs._fields
-          }
-      )
-      for shape, each in samples.items()
+    shape: Costs(
+      **{
+        name: statistics.fmean(sample[name] for sample in each)
+        for name in Costs._fields
+      }
+    )
+    for shape, each in samples.items()
   }
   return Timing(
-      gamma=config.gamma,
-      examples=sum(batch.size for batch in batches),
-      baseline_seconds=[float(each[0]) for each in seconds],
-      speculative_seconds=[float(each[1]) for each in seconds],
-      baseline_tokens=sum(each[0] for each in tokens),
-      speculative_tokens=sum(each[1] for each in tokens),
-      costs=[means[batch.inputs.shape] for batch in batches],
-      work=calls,
+    gamma=config.gamma,
+    examples=sum(batch.size for batch in batches),
+    baseline_seconds=[float(each[0]) for each in seconds],
+    speculative_seconds=[float(each[1]) for each in seconds],
+    baseline_tokens=sum(each[0] for each in tokens),
+    speculative_tokens=sum(each[1] for each in tokens),
+    costs=[means[batch.inputs.shape] for batch in batches],
+    work=calls,
   )
 
 
@@ -256,18 +252,18 @@ def _parts(pair: Pair, inputs, config) -> dict[str, Callable[[], float]]:
   def extend(model, params, num_tokens):
     start = _prefill(model, params, inputs, length)
     return _timer(
-        functools.partial(
-            _extend_often, model, params, start, num_tokens, config.width
-        )
+      functools.partial(
+        _extend_often, model, params, start, num_tokens, config.width
+      )
     )
 
   return {
-      "target_prefill": prefill(*target),
-      "target_step": extend(*target, 1),
-      "target_verify": extend(*target, config.gamma + 1),
-      "draft_prefill": prefill(*draft),
-      "draft_step": extend(*draft, 1),
-      "draft_first": extend(*draft, 2),
+    "target_prefill": prefill(*target),
+    "target_step": extend(*target, 1),
+    "target_verify": extend(*target, config.gamma + 1),
+    "draft_prefill": prefill(*draft),
+    "draft_step": extend(*draft, 1),
+    "draft_first": extend(*draft, 2),
   }
 
 

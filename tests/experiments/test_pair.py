@@ -9,7 +9,7 @@ from tests.experiments import tiny_pair
 
 
 def test_other_tokenizers_are_refused_with_sizes_and_paths(
-    pair_config, pair, tmp_path
+  pair_config, pair, tmp_path
 ):
   other = tmp_path / "other.model"
   size = tiny_pair.train_vocabulary(other, ["quite another text altogether"])
@@ -26,10 +26,10 @@ def test_vocabularies_in_the_models_folders_are_found(pair_config, tmp_path):
     folder.mkdir()
     shutil.copy(pair_config.vocabulary, folder / "spiece.model")
   config = dataclasses.replace(
-      pair_config,
-      target=str(folders[0]),
-      draft=f"{folders[1]}/",
-      vocabulary=None,
+    pair_config,
+    target=str(folders[0]),
+    draft=f"{folders[1]}/",
+    vocabulary=None,
   )
   assert config.load_vocabulary().path == str(folders[0] / "spiece.model")
   tiny_pair.train_vocabulary(folders[1] / "spiece.model", ["something else"])
@@ -59,9 +59,9 @@ def test_checksum_notices_any_change(pair):
 
   assert changed(lambda x: x) == pair.checksum()
   others = {
-      changed(lambda x: x.at[3, 4].multiply(1 + 1e-6)),
-      changed(lambda x: x[::-1]),
-      changed(lambda x: -x),
+    changed(lambda x: x.at[3, 4].multiply(1 + 1e-6)),
+    changed(lambda x: x[::-1]),
+    changed(lambda x: -x),
   }
   assert len(others | {pair.checksum()}) == 4
 

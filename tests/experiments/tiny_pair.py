@@ -9,42 +9,42 @@ import sentencepiece
 from specdec_jax import t5
 
 TEXTS = [
-    "the file was not found",
-    "hello world",
-    "this is the size of the window",
-    "how is it going",
-    "the world is not the window, this file is",
-    "a file",
-    "it was found in the window of the world",
-    "not this size",
-    "hello",
-    "the size of the file was not the size of the window",
+  "the file was not found",
+  "hello world",
+  "this is the size of the window",
+  "how is it going",
+  "the world is not the window, this file is",
+  "a file",
+  "it was found in the window of the world",
+  "not this size",
+  "hello",
+  "the size of the file was not the size of the window",
 ]
 
 SIZES = {
-    "emb_dim": 32,
-    "num_heads": 2,
-    "head_dim": 16,
-    "mlp_dim": 64,
-    "num_encoder_layers": 1,
-    "num_decoder_layers": 1,
-    "mlp_activations": ("gelu", "linear"),
-    "logits_via_embedding": False,
+  "emb_dim": 32,
+  "num_heads": 2,
+  "head_dim": 16,
+  "mlp_dim": 64,
+  "num_encoder_layers": 1,
+  "num_decoder_layers": 1,
+  "mlp_activations": ("gelu", "linear"),
+  "logits_via_embedding": False,
 }
 
 
 def train_vocabulary(path: pathlib.Path, texts=TEXTS, vocab_size=64) -> int:
   with open(path, "wb") as f:
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts * 10),
-        model_writer=f,
-        vocab_size=vocab_size,
-        hard_vocab_limit=False,
-        pad_id=0,
-        eos_id=1,
-        unk_id=2,
-        bos_id=-1,
-        minloglevel=2,
+      sentence_iterator=iter(texts * 10),
+      model_writer=f,
+      vocab_size=vocab_size,
+      hard_vocab_limit=False,
+      pad_id=0,
+      eos_id=1,
+      unk_id=2,
+      bos_id=-1,
+      minloglevel=2,
     )
   processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
   return processor.get_piece_size()
