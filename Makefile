@@ -8,7 +8,8 @@ VENV ?= .venv-$(VERSION)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# Test processes, and anything to add to pytest's command line.
+# Test processes, and anything to add to pytest's command line. A file's tests
+# stay together, since they share compiled programs.
 JOBS ?= 2
 PYTEST_ARGS ?=
 
@@ -28,7 +29,7 @@ demo: $(VENV)/experiments.stamp
 
 test: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

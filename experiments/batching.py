@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 def encode(
-    examples: list[Example], vocabulary, *, max_input_length: int, source: str
+  examples: list[Example], vocabulary, *, max_input_length: int, source: str
 ) -> list[list[int]]:
   """Encodes all texts and checks their lengths.
 
@@ -48,20 +48,20 @@ def encode(
     first = too_long[0]
     longest = max(len(encoded[i]) for i in too_long)
     raise ValueError(
-        f"{source}:{examples[first].line}: the text has"
-        f" {len(encoded[first])} tokens, more than max_input_length ="
-        f" {max_input_length}; so have {len(too_long)} of {len(encoded)}"
-        f" texts. Set max_input_length={longest}, or shorten them."
+      f"{source}:{examples[first].line}: the text has"
+      f" {len(encoded[first])} tokens, more than max_input_length ="
+      f" {max_input_length}; so have {len(too_long)} of {len(encoded)}"
+      f" texts. Set max_input_length={longest}, or shorten them."
     )
   return encoded
 
 
 def make_batches(
-    encoded: list[list[int]],
-    indices: Sequence[int],
-    *,
-    batch_size: int,
-    length_multiple: int,
+  encoded: list[list[int]],
+  indices: Sequence[int],
+  *,
+  batch_size: int,
+  length_multiple: int,
 ) -> list[Batch]:
   """Cuts texts into batches, in their order.
 

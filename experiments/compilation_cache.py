@@ -14,9 +14,9 @@ def enable() -> None:
   JAX_ENABLE_COMPILATION_CACHE=false turns it off. The folder can be deleted
   at any time.
   """
-  if jax.config.jax_compilation_cache_dir is None:
+  if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     jax.config.update(
-        "jax_compilation_cache_dir", str(pathlib.Path(cache) / "specdec_jax")
+      "jax_compilation_cache_dir", str(pathlib.Path(cache) / "specdec_jax")
     )
   jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

@@ -13,24 +13,24 @@ from experiments.pair import Pair
 from experiments.task import Example
 
 COUNTERS = (
-    "target_calls",
-    "drafted",
-    "examined",
-    "accepted",
-    "corrected",
-    "bonus",
-    "emitted",
+  "target_calls",
+  "drafted",
+  "examined",
+  "accepted",
+  "corrected",
+  "bonus",
+  "emitted",
 )
 
 
 def decode_batch(
-    pair: Pair,
-    batch: Batch,
-    examples: list[Example],
-    *,
-    config: sd.SpeculativeConfig,
-    seed: int,
-    compare: bool,
+  pair: Pair,
+  batch: Batch,
+  examples: list[Example],
+  *,
+  config: sd.SpeculativeConfig,
+  seed: int,
+  compare: bool,
 ) -> list[dict[str, Any]]:
   """Decodes a batch.
 
@@ -49,7 +49,7 @@ def decode_batch(
     ValueError: If the target's logits were not finite.
   """
   config = dataclasses.replace(
-      config, max_new_tokens=budgets(batch, config.max_new_tokens)
+    config, max_new_tokens=budgets(batch, config.width)
   )
   keys = example_keys(seed, batch)
   output = jax.device_get(pair.speculative(keys, batch.inputs, config))
@@ -62,28 +62,29 @@ def decode_batch(
     log_prob = float(output.log_probs[row])
     if not math.isfinite(log_prob):
       raise ValueError(
-          f"Text {index} (line {examples[index].line}) has log_prob"
-          f" {log_prob}: the target's logits are not finite. Check its"
-          " weights; large models need dtype='float32' or 'bfloat16'."
+        f"Text {index} (line {examples[index].line}) has log_prob"
+        f" {log_prob}: the target's logits are not finite. Check its"
+        " weights; large models need dtype='float32' or 'bfloat16'."
       )
     ids = output.tokens[row, : output.lengths[row]].tolist()
-    statistics = jax.tree.map(lambda x, row=row: x[row], output.stats)
+    # The row alone, as a batch of one.
+    stats = jax.tree.map(lambda x, row=row: x[row : row + 1], output.stats)
     records.append(
-        {
-            "index": index,
-            "line": examples[index].line,
-            "input": examples[index].text,
-            "output": pair.vocabulary.decode(ids),
-            "ids": ids,
-            "log_prob": log_prob,
-            "finished": ids[-1] == config.eos_id,
-            "equal_to_baseline": equal[row],
-            "statistics": {
-                **{name: int(getattr(statistics, name)) for name in COUNTERS},
-                "accepted_histogram": statistics.accepted_histogram.tolist(),
-                "acceptance_rate": sd.acceptance_rate(statistics),
-                "block_efficiency": sd.block_efficiency(statistics),
-            },
-        }
+      {
+        "index": index,
+        "line": examples[index].line,
+        "input": examples[index].text,
+        "output": pair.vocabulary.decode(ids),
+        "ids": ids,
+        "log_prob": log_prob,
+        "finished": ids[-1] == config.eos_id,
+        "equal_to_baseline": equal[row],
+        "statistics": {
+          **{name: int(getattr(stats, name)[0]) for name in COUNTERS},
+          "accepted_histogram": stats.accepted_histogram[0].tolist(),
+          "acceptance_rate": sd.acceptance_rate(stats),
+          "block_efficiency": sd.block_efficiency(stats),
+        },
+      }
     )
   return records

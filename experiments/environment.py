@@ -19,15 +19,15 @@ def describe(dtype: str) -> dict[str, str | int | None]:
   else:
     cores = os.cpu_count()
   return {
-      "python": platform.python_version(),
-      "jax": jax.__version__,
-      "backend": jax.default_backend(),
-      "device": jax.devices()[0].device_kind,
-      "cpu": _cpu_model(),
-      "cores": cores,
-      "dtype": dtype,
-      "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-      "commit": _commit(),
+    "python": platform.python_version(),
+    "jax": jax.__version__,
+    "backend": jax.default_backend(),
+    "device": jax.devices()[0].device_kind,
+    "cpu": _cpu_model(),
+    "cores": cores,
+    "dtype": dtype,
+    "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    "commit": _commit(),
   }
 
 
@@ -36,10 +36,10 @@ def line(environment: dict[str, str | int | None]) -> str:
   device = environment["device"]
   where = "" if environment["backend"] == "cpu" else f"{device}, "
   return (
-      f"{where}{environment['cpu']}, {environment['cores']} cores,"
-      f" {environment['dtype']}, Python {environment['python']}, jax"
-      f" {environment['jax']}, {environment['date']}, commit"
-      f" {environment['commit'] or 'unknown'}"
+    f"{where}{environment['cpu']}, {environment['cores']} cores,"
+    f" {environment['dtype']}, Python {environment['python']}, jax"
+    f" {environment['jax']}, {environment['date']}, commit"
+    f" {environment['commit'] or 'unknown'}"
   )
 
 
@@ -66,11 +66,11 @@ def _commit() -> str | None:
 
   def git(*arguments):
     return subprocess.run(
-        ["git", "-C", str(REPOSITORY), *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=10,
+      ["git", "-C", str(REPOSITORY), *arguments],
+      capture_output=True,
+      text=True,
+      check=True,
+      timeout=10,
     ).stdout.strip()
 
   try:

@@ -23,11 +23,11 @@ from rich.table import Table
 import specdec_jax as sd
 from experiments import compilation_cache, environment, gin_cli
 from experiments.batching import (
-    Batch,
-    budgets,
-    encode,
-    example_keys,
-    make_batches,
+  Batch,
+  budgets,
+  encode,
+  example_keys,
+  make_batches,
 )
 from experiments.pair import Pair, PairConfig
 from experiments.progress import progress_bar
@@ -40,16 +40,16 @@ RESULT = "exactness.json"
 
 
 def run(
-    *,
-    pair: PairConfig,
-    task: Task,
-    output_dir: str,
-    max_input_length: int,
-    max_new_tokens: int,
-    gammas: Sequence[int] = tuple(range(1, 9)),
-    batch_sizes: Sequence[int] = (1, 3, 16),
-    input_length_multiple: int = 32,
-    resume: bool = True,
+  *,
+  pair: PairConfig,
+  task: Task,
+  output_dir: str,
+  max_input_length: int,
+  max_new_tokens: int,
+  gammas: Sequence[int] = tuple(range(1, 9)),
+  batch_sizes: Sequence[int] = (1, 3, 16),
+  input_length_multiple: int = 32,
+  resume: bool = True,
 ) -> dict[str, Any]:
   """Decodes a task's texts in every way and compares.
 
@@ -69,46 +69,46 @@ def run(
   """
   if pair.dtype != "float32":
     raise ValueError(
-        f"PairConfig.dtype is {pair.dtype}, in which a call's tokens can"
-        " depend on its shape by rounding; set it to 'float32'."
+      f"PairConfig.dtype is {pair.dtype}, in which a call's tokens can"
+      " depend on its shape by rounding; set it to 'float32'."
     )
   vocabulary = pair.load_vocabulary()
   examples = task.read()
   encoded = encode(
-      examples,
-      vocabulary,
-      max_input_length=max_input_length,
-      source=task.path,
+    examples,
+    vocabulary,
+    max_input_length=max_input_length,
+    source=task.source,
   )
   models = pair.load()
   config = sd.SpeculativeConfig(
-      gamma=0,
-      max_new_tokens=max_new_tokens,
-      sampling=sd.SamplingConfig(temperature=0.0),
+    gamma=0,
+    max_new_tokens=max_new_tokens,
+    sampling=sd.SamplingConfig(temperature=0.0),
   )
   cells = Records(
-      output_dir,
-      CELLS,
-      {
-          "pair": dataclasses.asdict(pair) | {"weights": models.checksum()},
-          "task": dataclasses.asdict(task) | {"texts": checksum(examples)},
-          "max_input_length": max_input_length,
-          "max_new_tokens": max_new_tokens,
-          "input_length_multiple": input_length_multiple,
-      },
-      resume=resume,
+    output_dir,
+    CELLS,
+    {
+      "pair": dataclasses.asdict(pair) | {"weights": models.checksum()},
+      "task": dataclasses.asdict(task) | {"texts": checksum(examples)},
+      "max_input_length": max_input_length,
+      "max_new_tokens": max_new_tokens,
+      "input_length_multiple": input_length_multiple,
+    },
+    resume=resume,
   )
 
   def batches(batch_size):
     return make_batches(
-        encoded,
-        range(len(encoded)),
-        batch_size=batch_size,
-        length_multiple=input_length_multiple,
+      encoded,
+      range(len(encoded)),
+      batch_size=batch_size,
+      length_multiple=input_length_multiple,
     )
 
   wanted = [
-      (gamma, batch_size) for batch_size in batch_sizes for gamma in gammas
+    (gamma, batch_size) for batch_size in batch_sizes for gamma in gammas
   ]
   done = {(cell["gamma"], cell["batch_size"]) for cell in cells.done}
   missing = [each for each in wanted if each not in done]
@@ -118,37 +118,35 @@ def run(
     advance(1)
     for gamma, batch_size in missing:
       tokens = _decode(
-          models, batches(batch_size), dataclasses.replace(config, gamma=gamma)
+        models, batches(batch_size), dataclasses.replace(config, gamma=gamma)
       )
       cells.append(
-          [
-              {
-                  "gamma": gamma,
-                  "batch_size": batch_size,
-                  "texts": len(tokens),
-                  "tokens": sum(map(len, tokens)),
-                  "differences": _differences(baseline, tokens),
-              }
-          ]
+        [
+          {
+            "gamma": gamma,
+            "batch_size": batch_size,
+            "texts": len(tokens),
+            "tokens": sum(map(len, tokens)),
+            "differences": _differences(baseline, tokens),
+          }
+        ]
       )
       advance(1)
 
   results = [
-      cell
-      for cell in cells.done
-      if (cell["gamma"], cell["batch_size"]) in wanted
+    cell for cell in cells.done if (cell["gamma"], cell["batch_size"]) in wanted
   ]
   result = {
-      "pair": pair.name,
-      "task": task.name,
-      "texts": len(baseline),
-      "tokens": sum(map(len, baseline)),
-      "baseline_not_argmax": not_argmax,
-      "cells": results,
-      "identical": not not_argmax
-      and not any(cell["differences"] for cell in results),
-      "environment": environment.describe(pair.dtype),
-      "command": environment.command(),
+    "pair": pair.name,
+    "task": task.name,
+    "texts": len(baseline),
+    "tokens": sum(map(len, baseline)),
+    "baseline_not_argmax": not_argmax,
+    "cells": results,
+    "identical": not not_argmax
+    and not any(cell["differences"] for cell in results),
+    "environment": environment.describe(pair.dtype),
+    "command": environment.command(),
   }
   write_json(pathlib.Path(output_dir) / RESULT, result)
   _show(result, gammas, batch_sizes)
@@ -156,17 +154,15 @@ def run(
 
 
 def _decode(
-    pair: Pair, batches: list[Batch], config: sd.SpeculativeConfig
+  pair: Pair, batches: list[Batch], config: sd.SpeculativeConfig
 ) -> list[list[int]]:
   """Returns each text's tokens, in order."""
   tokens = []
   for batch in batches:
     output = pair.speculative(
-        example_keys(0, batch),
-        batch.inputs,
-        dataclasses.replace(
-            config, max_new_tokens=budgets(batch, config.max_new_tokens)
-        ),
+      example_keys(0, batch),
+      batch.inputs,
+      dataclasses.replace(config, max_new_tokens=budgets(batch, config.width)),
     )
     rows = zip(*jax.device_get((output.tokens, output.lengths)), strict=True)
     tokens += [row[:length].tolist() for row, length in rows][: batch.size]
@@ -174,13 +170,13 @@ def _decode(
 
 
 def _differences(
-    baseline: list[list[int]], tokens: list[list[int]]
+  baseline: list[list[int]], tokens: list[list[int]]
 ) -> list[dict[str, Any]]:
   """Returns where texts differ first."""
   return [
-      {"index": i, "position": _first_difference(one, other)}
-      for i, (one, other) in enumerate(zip(baseline, tokens, strict=True))
-      if one != other
+    {"index": i, "position": _first_difference(one, other)}
+    for i, (one, other) in enumerate(zip(baseline, tokens, strict=True))
+    if one != other
   ]
 
 
@@ -192,7 +188,7 @@ def _first_difference(one: list[int], other: list[int]) -> int:
 
 
 def _compare_with_teacher_forcing(
-    pair: Pair, batches: list[Batch], tokens: list[list[int]]
+  pair: Pair, batches: list[Batch], tokens: list[list[int]]
 ) -> list[dict[str, Any]]:
   """Returns where tokens are not the argmax of the decode without a cache.
 
@@ -208,9 +204,9 @@ def _compare_with_teacher_forcing(
     decoder_inputs = np.zeros((1, width), np.int32)
     decoder_inputs[0, 1 : len(row)] = row[:-1]
     logits = np.asarray(
-        _teacher_forced(
-            pair.target, pair.target_params, batch.inputs, decoder_inputs
-        )
+      _teacher_forced(
+        pair.target, pair.target_params, batch.inputs, decoder_inputs
+      )
     )[0, : len(row)]
     # NumPy's argmax is the lowest id on ties.
     best = np.argmax(logits, axis=-1).tolist()
@@ -218,11 +214,11 @@ def _compare_with_teacher_forcing(
       position = _first_difference(best, row)
       gap = logits[position, best[position]] - logits[position, row[position]]
       differences.append(
-          {
-              "index": batch.indices[0],
-              "position": position,
-              "logit_gap": float(gap),
-          }
+        {
+          "index": batch.indices[0],
+          "position": position,
+          "logit_gap": float(gap),
+        }
       )
   return differences
 
@@ -236,31 +232,36 @@ def _teacher_forced(model, params, inputs, decoder_inputs):
 def _show(result, gammas, batch_sizes) -> None:
   console = make_console()
   table = Table(
-      title=f"{result['pair']} on {result['task']}: texts that differ from"
-      f" the baseline, of {result['texts']}"
+    title=f"{result['pair']} on {result['task']}: texts that differ from"
+    f" the baseline, of {result['texts']}"
   )
   table.add_column("gamma", justify="right")
   for batch_size in batch_sizes:
     table.add_column(f"batch of {batch_size}", justify="right")
   found = {
-      (cell["gamma"], cell["batch_size"]): len(cell["differences"])
-      for cell in result["cells"]
+    (cell["gamma"], cell["batch_size"]): len(cell["differences"])
+    for cell in result["cells"]
   }
   for gamma in gammas:
     table.add_row(
-        str(gamma), *(str(found[gamma, each]) for each in batch_sizes)
+      str(gamma), *(str(found[gamma, each]) for each in batch_sizes)
     )
   console.print(table)
   console.print(
-      f"The baseline's {result['tokens']} tokens differ from the teacher-forced"
-      f" argmax in {len(result['baseline_not_argmax'])} texts."
+    f"The baseline's {result['tokens']} tokens differ from the teacher-forced"
+    f" argmax in {len(result['baseline_not_argmax'])} texts."
   )
   console.print(environment.line(result["environment"]), style="dim")
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs the command line; returns the exit code."""
+  result = gin_cli.main(
+    run, name="exactness", configurables=(PairConfig, Task), argv=argv
+  )
+  return 0 if result["identical"] else 1
+
+
 if __name__ == "__main__":
   compilation_cache.enable()
-  outcome = gin_cli.main(
-      run, name="exactness", configurables=(PairConfig, Task)
-  )
-  sys.exit(0 if outcome["identical"] else 1)
+  sys.exit(main())

@@ -7,6 +7,7 @@ leaves a line per text in outputs.jsonl and a summary in report.json.
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import specdec_jax as sd
@@ -21,26 +22,27 @@ from experiments.task import Task
 from experiments.terminal import make_console, show_decoding, show_report
 from experiments.timing import time_pair
 from experiments.trace import trace
+from specdec_jax.t5.vocabulary import EOS_ID
 
 OUTPUTS = "outputs.jsonl"
 REPORT = "report.json"
 
 
 def run(
-    *,
-    pair: PairConfig,
-    task: Task,
-    config: sd.SpeculativeConfig,
-    output_dir: str,
-    max_input_length: int,
-    batch_size: int = 1,
-    input_length_multiple: int = 32,
-    seed: int = 0,
-    compare_with_baseline: bool = True,
-    timing_repeats: int = 0,
-    timing_examples: int = 20,
-    show_examples: int = 0,
-    resume: bool = True,
+  *,
+  pair: PairConfig,
+  task: Task,
+  config: sd.SpeculativeConfig,
+  output_dir: str,
+  max_input_length: int,
+  batch_size: int = 1,
+  input_length_multiple: int = 32,
+  seed: int = 0,
+  compare_with_baseline: bool = True,
+  timing_repeats: int = 0,
+  timing_examples: int = 20,
+  show_examples: int = 0,
+  resume: bool = True,
 ) -> dict[str, Any]:
   """Decodes a task's texts with a pair of models.
 
@@ -69,62 +71,62 @@ def run(
   Returns:
     The report.
   """
-  _check(
-      config,
-      positive={
-          "max_input_length": max_input_length,
-          "batch_size": batch_size,
-          "input_length_multiple": input_length_multiple,
-          "timing_examples": timing_examples,
-      },
-      not_negative={
-          "timing_repeats": timing_repeats,
-          "show_examples": show_examples,
-      },
+  _check_config(config, timing_repeats)
+  _check_integers(
+    positive={
+      "max_input_length": max_input_length,
+      "batch_size": batch_size,
+      "input_length_multiple": input_length_multiple,
+      "timing_examples": timing_examples,
+    },
+    not_negative={
+      "timing_repeats": timing_repeats,
+      "show_examples": show_examples,
+    },
   )
   vocabulary = pair.load_vocabulary()
   examples = task.read()
   encoded = encode(
-      examples,
-      vocabulary,
-      max_input_length=max_input_length,
-      source=task.path,
+    examples,
+    vocabulary,
+    max_input_length=max_input_length,
+    source=task.source,
   )
   compare_with_baseline &= config.sampling.greedy and pair.dtype == "float32"
   models = pair.load()
   records = Records(
-      output_dir,
-      OUTPUTS,
-      {
-          "pair": dataclasses.asdict(pair) | {"weights": models.checksum()},
-          "task": dataclasses.asdict(task) | {"texts": checksum(examples)},
-          "config": dataclasses.asdict(config),
-          "max_input_length": max_input_length,
-          "batch_size": batch_size,
-          "input_length_multiple": input_length_multiple,
-          "seed": seed,
-          "compare_with_baseline": compare_with_baseline,
-      },
-      resume=resume,
+    output_dir,
+    OUTPUTS,
+    {
+      "pair": dataclasses.asdict(pair) | {"weights": models.checksum()},
+      "task": dataclasses.asdict(task) | {"texts": checksum(examples)},
+      "config": dataclasses.asdict(config),
+      "max_input_length": max_input_length,
+      "batch_size": batch_size,
+      "input_length_multiple": input_length_multiple,
+      "seed": seed,
+      "compare_with_baseline": compare_with_baseline,
+    },
+    resume=resume,
   )
 
   def batches_of(indices, size=batch_size):
     return make_batches(
-        encoded,
-        indices,
-        batch_size=size,
-        length_multiple=input_length_multiple,
+      encoded,
+      indices,
+      batch_size=size,
+      length_multiple=input_length_multiple,
     )
 
   console = make_console()
   console.print(
-      f"{pair.name}: target {pair.target}, draft {pair.draft}\n"
-      f"{task.name}: {len(examples)} texts from {task.path}"
+    f"{pair.name}: target {pair.target}, draft {pair.draft}\n"
+    f"{task.name}: {len(examples)} texts from {task.source}"
   )
   for batch in batches_of(_spread(len(examples), show_examples), size=1):
     index = batch.indices[0]
     rounds = trace(
-        example_keys(seed, batch), batch.inputs, pair=models, config=config
+      example_keys(seed, batch), batch.inputs, pair=models, config=config
     )
     show_decoding(console, examples[index].text, rounds, vocabulary)
 
@@ -140,18 +142,18 @@ def run(
   if records.done:
     console.print(f"{len(records.done)} texts were decoded before.")
   with progress_bar(
-      "decoding", total=len(examples), done=len(records.done)
+    "decoding", total=len(examples), done=len(records.done)
   ) as advance:
     for batch in batches:
       records.append(
-          decode_batch(
-              models,
-              batch,
-              examples,
-              config=config,
-              seed=seed,
-              compare=compare_with_baseline,
-          )
+        decode_batch(
+          models,
+          batch,
+          examples,
+          config=config,
+          seed=seed,
+          compare=compare_with_baseline,
+        )
       )
       advance(batch.size)
 
@@ -159,22 +161,22 @@ def run(
   if timing_repeats:
     with progress_bar("timing", total=timing_repeats + 1) as advance:
       timing = time_pair(
-          models,
-          batches_of(_spread(len(examples), timing_examples)),
-          config=config,
-          seed=seed,
-          repeats=timing_repeats,
-          on_progress=lambda: advance(1),
+        models,
+        batches_of(_spread(len(examples), timing_examples)),
+        config=config,
+        seed=seed,
+        repeats=timing_repeats,
+        on_progress=lambda: advance(1),
       )
 
   report = make_report(
-      records.done,
-      timing,
-      pair=models,
-      task=task,
-      config=config,
-      batch_size=batch_size,
-      seed=seed,
+    records.done,
+    timing,
+    pair=models,
+    task=task,
+    config=config,
+    batch_size=batch_size,
+    seed=seed,
   )
   report_path = pathlib.Path(output_dir) / REPORT
   write_json(report_path, report)
@@ -183,25 +185,38 @@ def run(
   return report
 
 
-def _check(config, positive: dict[str, int], not_negative: dict[str, int]):
+def _check_integers(*, positive: dict[str, int], not_negative: dict[str, int]):
   for name, value in {**positive, **not_negative}.items():
     lowest = 1 if name in positive else 0
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
       raise ValueError(
-          f"{name} is {value!r}; it must be an integer, at least {lowest}."
+        f"{name} is {value!r}; it must be an integer, at least {lowest}."
       )
+
+
+def _check_config(config: sd.SpeculativeConfig, timing_repeats: int):
   if config.num_decodes != 1:
     raise ValueError(
-        f"num_decodes is {config.num_decodes}; a text has one output here, so"
-        " set SpeculativeConfig.num_decodes=1."
+      f"num_decodes is {config.num_decodes}; a text has one output here, so"
+      " set SpeculativeConfig.num_decodes=1."
+    )
+  if config.eos_id not in (EOS_ID, -1):
+    raise ValueError(
+      f"eos_id is {config.eos_id}, but the vocabulary's is {EOS_ID}; set"
+      f" SpeculativeConfig.eos_id to it, or to -1 for no end."
+    )
+  if timing_repeats and not config.gamma:
+    raise ValueError(
+      "gamma is 0, so there is nothing to time the baseline against; set"
+      " timing_repeats=0, or a positive gamma."
     )
   for name, value in (
-      ("max_new_tokens", config.max_new_tokens),
-      ("temperature", config.sampling.temperature),
+    ("max_new_tokens", config.max_new_tokens),
+    ("temperature", config.sampling.temperature),
   ):
     if isinstance(value, tuple):
       raise ValueError(
-          f"{name} is {value}; give one number, which holds for every text."
+        f"{name} is {value}; give one number, which holds for every text."
       )
 
 
@@ -211,10 +226,16 @@ def _spread(num_examples: int, count: int) -> list[int]:
   return [i * num_examples // count for i in range(count)]
 
 
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+  """Runs the command line."""
+  return gin_cli.main(
+    run,
+    name="generate",
+    configurables=(PairConfig, Task, sd.SpeculativeConfig, sd.SamplingConfig),
+    argv=argv,
+  )
+
+
 if __name__ == "__main__":
   compilation_cache.enable()
-  gin_cli.main(
-      run,
-      name="generate",
-      configurables=(PairConfig, Task, sd.SpeculativeConfig, sd.SamplingConfig),
-  )
+  main()

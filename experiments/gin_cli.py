@@ -23,11 +23,11 @@ from experiments.paths import REPOSITORY
 
 
 def main(
-    run: Callable[..., Any],
-    *,
-    name: str,
-    configurables: Sequence[type] = (),
-    argv: Sequence[str] | None = None,
+  run: Callable[..., Any],
+  *,
+  name: str,
+  configurables: Sequence[type] = (),
+  argv: Sequence[str] | None = None,
 ) -> Any:
   """Reads the command line and calls `run` with what it binds.
 
@@ -75,33 +75,33 @@ def main(
   # Last: a run that was refused must not leave its configuration there.
   output_dir.mkdir(parents=True, exist_ok=True)
   (output_dir / "config.gin").write_text(
-      gin.operative_config_str(), encoding="utf-8"
+    gin.operative_config_str(), encoding="utf-8"
   )
   return result
 
 
 def _parse(argv, run, name) -> argparse.Namespace:
   parser = argparse.ArgumentParser(
-      prog=name,
-      description=inspect.getdoc(run),
-      epilog=__doc__,
-      formatter_class=argparse.RawDescriptionHelpFormatter,
-      allow_abbrev=False,
+    prog=name,
+    description=inspect.getdoc(run),
+    epilog=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    allow_abbrev=False,
   )
   parser.add_argument("--gin_file", action="append", default=[])
   parser.add_argument(
-      "--gin_search_paths",
-      type=lambda paths: paths.split(","),
-      default=[],
+    "--gin_search_paths",
+    type=lambda paths: paths.split(","),
+    default=[],
   )
   parser.add_argument("--output_dir")
   parser.add_argument(
-      "--gin_bindings",
-      dest="bindings",
-      action="append",
-      default=[],
-      metavar="NAME=VALUE",
-      help="the same as --gin.NAME=VALUE",
+    "--gin_bindings",
+    dest="bindings",
+    action="append",
+    default=[],
+    metavar="NAME=VALUE",
+    help="the same as --gin.NAME=VALUE",
   )
   return parser.parse_args([_rewrite(each, parser) for each in argv])
 
@@ -122,15 +122,15 @@ def _bind(gin, binding: str) -> None:
       gin.query_parameter(f"{macro}/gin.macro.value")
     except ValueError as error:
       raise ValueError(
-          f"--gin.{binding}: no gin file has a macro {macro}. Set one that a"
-          " --gin_file defines, or an argument, as in --gin.generate.seed=1."
+        f"--gin.{binding}: no gin file has a macro {macro}. Set one that a"
+        " --gin_file defines, or an argument, as in --gin.generate.seed=1."
       ) from error
   try:
     gin.parse_config(binding)
   except (SyntaxError, tokenize.TokenError) as error:
     raise ValueError(
-        f"--gin.{binding}: the value is no Python literal. Text has quotes of"
-        " its own: --gin.NAME='\"text\"'."
+      f"--gin.{binding}: the value is no Python literal. Text has quotes of"
+      " its own: --gin.NAME='\"text\"'."
     ) from error
 
 
@@ -145,14 +145,14 @@ def _check_required(gin, run, name: str) -> None:
       missing.append(parameter.name)
   if missing:
     flags = ", ".join(
-        "--output_dir=FOLDER"
-        if each == "output_dir"
-        else f"--gin.{name}.{each}=VALUE"
-        for each in missing
+      "--output_dir=FOLDER"
+      if each == "output_dir"
+      else f"--gin.{name}.{each}=VALUE"
+      for each in missing
     )
     raise ValueError(
-        f"No value for {', '.join(missing)}. Give a --gin_file that sets them,"
-        f" or {flags}."
+      f"No value for {', '.join(missing)}. Give a --gin_file that sets"
+      f" {'it' if len(missing) == 1 else 'them'}, or {flags}."
     )
 
 

@@ -9,7 +9,13 @@ import numpy as np
 
 import specdec_jax as sd
 from experiments.paths import resolve
+from specdec_jax import t5
 from specdec_jax.array_typing import Array, Int, Key, Params
+from specdec_jax.t5.vocabulary import (
+  SentencePieceVocabulary,
+  check_model_size,
+  check_same_tokens,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,29 +47,26 @@ class PairConfig:
   draft_config: str | None = None
   dtype: str = "float32"
 
-  def load_vocabulary(self):
+  def load_vocabulary(self) -> SentencePieceVocabulary:
     """Reads the vocabulary, before any weights.
 
     Raises:
       FileNotFoundError: If it is not there.
       ValueError: If it is not T5's, or the draft has another.
     """
-    from specdec_jax.t5 import vocabulary as t5_vocabulary
 
     def read(path):
-      return t5_vocabulary.SentencePieceVocabulary(
-          path, extra_ids=self.extra_ids
-      )
+      return SentencePieceVocabulary(path, extra_ids=self.extra_ids)
 
     vocabulary = read(
-        resolve(self.vocabulary or _beside(self.target, "spiece.model"))
+      resolve(self.vocabulary or _beside(self.target, "spiece.model"))
     )
     draft_path = self.draft_vocabulary
     if draft_path is None and self.draft is not None:
       path = _beside(self.draft, "spiece.model")
       draft_path = path if _is_file(resolve(path)) else None
     if draft_path is not None:
-      t5_vocabulary.check_same_tokens(vocabulary, read(resolve(draft_path)))
+      check_same_tokens(vocabulary, read(resolve(draft_path)))
     return vocabulary
 
   def load(self) -> "Pair":
@@ -73,18 +76,15 @@ class PairConfig:
       FileNotFoundError: If something is not there.
       ValueError: If something does not fit; see also `t5.load`.
     """
-    from specdec_jax import t5
-    from specdec_jax.t5.vocabulary import check_model_size
-
     vocabulary = self.load_vocabulary()
     target, target_params = t5.load(
-        self.target_config, resolve(self.target), dtype=self.dtype
+      self.target_config, resolve(self.target), dtype=self.dtype
     )
     check_model_size(vocabulary, target.vocab_size, self.target)
     if self.draft is None:
       return Pair(self, vocabulary, target, target_params, None, None)
     draft, draft_params = t5.load(
-        self.draft_config, resolve(self.draft), dtype=self.dtype
+      self.draft_config, resolve(self.draft), dtype=self.dtype
     )
     # What both models have beyond the one vocabulary is padding.
     check_model_size(vocabulary, draft.vocab_size, self.draft)
@@ -105,7 +105,7 @@ class Pair:
   """
 
   config: PairConfig
-  vocabulary: object
+  vocabulary: SentencePieceVocabulary
   target: sd.DecoderModel
   target_params: Params
   draft: sd.DecoderModel | None
@@ -119,42 +119,42 @@ class Pair:
     return sd.model_drafter(self.draft, vocab_size=self.target.vocab_size)
 
   def speculative(
-      self,
-      key: Key[Array, "B"],
-      inputs: Int[Array, "B S"],
-      config: sd.SpeculativeConfig,
+    self,
+    key: Key[Array, "B"],
+    inputs: Int[Array, "B S"],
+    config: sd.SpeculativeConfig,
   ) -> sd.GenerateOutput:
     """Decodes speculatively."""
     return sd.speculative_generate(
-        key,
-        inputs,
-        target=self.target,
-        target_params=self.target_params,
-        drafter=self.drafter,
-        draft_params=self.draft_params,
-        config=config,
+      key,
+      inputs,
+      target=self.target,
+      target_params=self.target_params,
+      drafter=self.drafter,
+      draft_params=self.draft_params,
+      config=config,
     )
 
   def baseline(
-      self,
-      key: Key[Array, "B"],
-      inputs: Int[Array, "B S"],
-      config: sd.SpeculativeConfig,
+    self,
+    key: Key[Array, "B"],
+    inputs: Int[Array, "B S"],
+    config: sd.SpeculativeConfig,
   ) -> sd.GenerateOutput:
     """Decodes with the target alone."""
     return sd.autoregressive_generate(
-        key,
-        inputs,
-        model=self.target,
-        params=self.target_params,
-        config=config,
+      key,
+      inputs,
+      model=self.target,
+      params=self.target_params,
+      config=config,
     )
 
   def checksum(self) -> str:
     """A short name of the weights: changes when any of them does."""
     sums = [
-        np.asarray(_sum_of_bits(each))
-        for each in jax.tree.leaves((self.target_params, self.draft_params))
+      np.asarray(_sum_of_bits(each))
+      for each in jax.tree.leaves((self.target_params, self.draft_params))
     ]
     return f"{zlib.crc32(np.array(sums).tobytes()):08x}"
 
@@ -163,9 +163,10 @@ class Pair:
 def _sum_of_bits(x: Array) -> Array:
   kind = {4: jnp.uint32, 2: jnp.uint16}[x.dtype.itemsize]
   bits = jax.lax.bitcast_convert_type(x, kind).astype(jnp.uint32).ravel()
-  # Odd factors by place: two entries that change places are noticed as well.
-  place = jax.lax.iota(jnp.uint32, bits.size) * 2 + 1
-  return jnp.sum(bits * place, dtype=jnp.uint32)
+  # Odd factors by place: entries that change places are noticed as well. The
+  # shift: so are changes of the highest bits, all the signs for one.
+  mixed = bits * (jax.lax.iota(jnp.uint32, bits.size) * 2 + 1)
+  return jnp.sum(mixed ^ (mixed >> 15), dtype=jnp.uint32)
 
 
 def _beside(folder: str, name: str) -> str:

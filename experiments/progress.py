@@ -9,7 +9,7 @@ from rich.progress import Progress
 
 @contextlib.contextmanager
 def progress_bar(
-    what: str, *, total: int, done: int = 0
+  what: str, *, total: int, done: int = 0
 ) -> Iterator[Callable[[int], None]]:
   """Shows a bar on standard error while its block runs.
 
@@ -24,7 +24,7 @@ def progress_bar(
   console = Console(stderr=True)
   # Not on standard output, so that results can be piped on their own.
   with Progress(
-      console=console, transient=True, disable=not console.is_terminal
+    console=console, transient=True, disable=not console.is_terminal
   ) as progress:
     bar = progress.add_task(what, total=total, completed=done)
     yield lambda count: progress.advance(bar, count)

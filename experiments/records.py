@@ -32,12 +32,12 @@ class Records:
   """
 
   def __init__(
-      self,
-      folder: str | os.PathLike,
-      name: str,
-      manifest: dict[str, Any],
-      *,
-      resume: bool = True,
+    self,
+    folder: str | os.PathLike,
+    name: str,
+    manifest: dict[str, Any],
+    *,
+    resume: bool = True,
   ):
     """Opens the file.
 
@@ -61,8 +61,8 @@ class Records:
         lines = self.path.read_bytes().split(b"\n")[:-1]
     elif resume and self.path.exists():
       raise ValueError(
-          f"{self.path} has no {MANIFEST} beside it that says what run it is"
-          " of. Choose another output_dir, or set resume=False to overwrite."
+        f"{self.path} has no {MANIFEST} beside it that says what run it is"
+        " of. Choose another output_dir, or set resume=False to overwrite."
       )
     else:
       # First the old records go: a manifest must never stand beside others'.
@@ -82,8 +82,8 @@ class Records:
   def append(self, records: list[dict[str, Any]]) -> None:
     """Adds records and hands them to the disk."""
     lines = [
-        json.dumps(each, ensure_ascii=False, allow_nan=False).encode()
-        for each in records
+      json.dumps(each, ensure_ascii=False, allow_nan=False).encode()
+      for each in records
     ]
     with open(self.path, "ab") as f:
       f.write(b"".join(line + b"\n" for line in lines))
@@ -97,8 +97,8 @@ class Records:
       return json.loads(line)
     except ValueError as error:
       raise ValueError(
-          f"{self.path}:{i + 1} is damaged ({error}). Delete the file from"
-          " this line on, or set resume=False to start afresh."
+        f"{self.path}:{i + 1} is damaged ({error}). Delete the file from"
+        " this line on, or set resume=False to start afresh."
       ) from error
 
 
@@ -107,19 +107,19 @@ def _check_same(path: pathlib.Path, manifest: dict[str, Any]) -> None:
     found = _flatten(json.loads(path.read_text(encoding="utf-8")))
   except ValueError as error:
     raise ValueError(
-        f"{path} is damaged ({error}). Choose another output_dir, or set"
-        " resume=False to overwrite."
+      f"{path} is damaged ({error}). Choose another output_dir, or set"
+      " resume=False to overwrite."
     ) from error
   wanted = _flatten(manifest)
   differences = [
-      f"{name} was {found.get(name)!r} and is {wanted.get(name)!r}"
-      for name in {**found, **wanted}
-      if found.get(name) != wanted.get(name)
+    f"{name} was {found.get(name)!r} and is {wanted.get(name)!r}"
+    for name in {**found, **wanted}
+    if found.get(name) != wanted.get(name)
   ]
   if differences:
     raise ValueError(
-        f"{path.parent} holds records of another run: {'; '.join(differences)}."
-        " Choose another output_dir, or set resume=False to overwrite."
+      f"{path.parent} holds records of another run: {'; '.join(differences)}."
+      " Choose another output_dir, or set resume=False to overwrite."
     )
 
 
@@ -127,8 +127,9 @@ def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
   if not isinstance(value, dict):
     return {prefix: value}
   return {
-      name: leaf
-      for key, each in value.items()
-      for name, leaf in _flatten(each, f"{prefix}.{key}" if prefix else key)
-      .items()
+    name: leaf
+    for key, each in value.items()
+    for name, leaf in _flatten(
+      each, f"{prefix}.{key}" if prefix else key
+    ).items()
   }

@@ -15,14 +15,14 @@ from experiments.timing import Costs, Timing
 
 
 def make_report(
-    records: list[dict[str, Any]],
-    timing: Timing | None,
-    *,
-    pair: Pair,
-    task: Task,
-    config: sd.SpeculativeConfig,
-    batch_size: int,
-    seed: int,
+  records: list[dict[str, Any]],
+  timing: Timing | None,
+  *,
+  pair: Pair,
+  task: Task,
+  config: sd.SpeculativeConfig,
+  batch_size: int,
+  seed: int,
 ) -> dict[str, Any]:
   """Sums up records and times; what is undefined or not measured is None.
 
@@ -39,90 +39,89 @@ def make_report(
   equal = [each["equal_to_baseline"] for each in records]
   sampling = config.sampling
   return {
-      "pair": pair.config.name,
-      "task": task.name,
-      "target_parameters": _count_parameters(pair.target_params),
-      "draft_parameters": _count_parameters(pair.draft_params),
-      "batch_size": batch_size,
-      "gamma": config.gamma,
-      "temperature": sampling.temperature,
-      "top_k": sampling.top_k,
-      "top_p": sampling.top_p,
-      "max_new_tokens": config.max_new_tokens,
-      "seed": seed,
-      "counts": {
-          "examples": len(records),
-          "unfinished": sum(not each["finished"] for each in records),
-          "tokens": int(np.sum(stats.emitted)),
-          **{
-              name: int(np.sum(getattr(stats, name)))
-              for name in COUNTERS
-              if name != "emitted"
-          },
+    "pair": pair.config.name,
+    "task": task.name,
+    "target_parameters": _count_parameters(pair.target_params),
+    "draft_parameters": _count_parameters(pair.draft_params),
+    "batch_size": batch_size,
+    "gamma": config.gamma,
+    "temperature": sampling.temperature,
+    "top_k": sampling.top_k,
+    "top_p": sampling.top_p,
+    "max_new_tokens": config.max_new_tokens,
+    "seed": seed,
+    "counts": {
+      "examples": len(records),
+      "unfinished": sum(not each["finished"] for each in records),
+      "tokens": int(np.sum(stats.emitted)),
+      **{
+        name: int(np.sum(getattr(stats, name)))
+        for name in COUNTERS
+        if name != "emitted"
       },
-      "acceptance_rate": sd.acceptance_rate(stats),
-      "block_efficiency": sd.block_efficiency(stats),
-      "accepted_histogram": np.sum(stats.accepted_histogram, axis=0).tolist(),
-      "equal_to_baseline": None if None in equal else all(equal),
-      **_timing_fields(timing),
-      "environment": environment.describe(pair.config.dtype),
-      "command": environment.command(),
+    },
+    "acceptance_rate": sd.acceptance_rate(stats),
+    "block_efficiency": sd.block_efficiency(stats),
+    "accepted_histogram": np.sum(stats.accepted_histogram, axis=0).tolist(),
+    "equal_to_baseline": None if None in equal else all(equal),
+    **_timing_fields(timing),
+    "environment": environment.describe(pair.config.dtype),
+    "command": environment.command(),
   }
 
 
 def _stats(records) -> sd.SpeculationStats:
-  return sd.SpeculationStats(
-      **{
-          name: np.array([each["statistics"][name] for each in records])
-          for name in (*COUNTERS, "accepted_histogram")
-      }
-  )
+  counters: dict[str, Any] = {
+    name: np.array([each["statistics"][name] for each in records])
+    for name in (*COUNTERS, "accepted_histogram")
+  }
+  return sd.SpeculationStats(**counters)
 
 
 def _timing_fields(timing: Timing | None) -> dict[str, Any]:
   if timing is None:
     return dict.fromkeys(
-        (
-            "baseline_ms_per_token",
-            "speculative_ms_per_token",
-            "speedup",
-            "speedup_range",
-            "cost_ratio",
-            "verify_ratio",
-            "predicted_speedup",
-            "timing",
-        )
+      (
+        "baseline_ms_per_token",
+        "speculative_ms_per_token",
+        "speedup",
+        "speedup_range",
+        "cost_ratio",
+        "verify_ratio",
+        "predicted_speedup",
+        "timing",
+      )
     )
   parts = np.mean(timing.costs, axis=0) * 1e3
   return {
-      "baseline_ms_per_token": _spread(timing.baseline_ms_per_token),
-      "speculative_ms_per_token": _spread(timing.speculative_ms_per_token),
-      "speedup": statistics.median(timing.speedup),
-      "speedup_range": _spread(timing.speedup),
-      "cost_ratio": timing.cost_ratio,
-      "verify_ratio": timing.verify_ratio,
-      "predicted_speedup": timing.predicted_speedup,
-      "timing": {
-          "repeats": len(timing.baseline_seconds),
-          "examples": timing.examples,
-          "tokens": timing.speculative_tokens,
-          "baseline_seconds": _spread(timing.baseline_seconds),
-          "speculative_seconds": _spread(timing.speculative_seconds),
-          "baseline_calls": sum(each.baseline_calls for each in timing.work),
-          "rounds": sum(each.rounds for each in timing.work),
-          **{
-              f"{name}_ms": float(part)
-              for name, part in zip(Costs._fields, parts, strict=True)
-          },
+    "baseline_ms_per_token": _spread(timing.baseline_ms_per_token),
+    "speculative_ms_per_token": _spread(timing.speculative_ms_per_token),
+    "speedup": statistics.median(timing.speedup),
+    "speedup_range": _spread(timing.speedup),
+    "cost_ratio": timing.cost_ratio,
+    "verify_ratio": timing.verify_ratio,
+    "predicted_speedup": timing.predicted_speedup,
+    "timing": {
+      "repeats": len(timing.baseline_seconds),
+      "examples": timing.examples,
+      "tokens": timing.speculative_tokens,
+      "baseline_seconds": _spread(timing.baseline_seconds),
+      "speculative_seconds": _spread(timing.speculative_seconds),
+      "baseline_calls": sum(each.baseline_calls for each in timing.work),
+      "rounds": sum(each.rounds for each in timing.work),
+      **{
+        f"{name}_ms": float(part)
+        for name, part in zip(Costs._fields, parts, strict=True)
       },
+    },
   }
 
 
 def _spread(values: list[float]) -> dict[str, float]:
   return {
-      "min": min(values),
-      "median": statistics.median(values),
-      "max": max(values),
+    "min": min(values),
+    "median": statistics.median(values),
+    "max": max(values),
   }
 
 

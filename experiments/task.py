@@ -48,10 +48,15 @@ class Task:
   def __post_init__(self):
     if self.limit is not None and self.limit < 1:
       raise ValueError(
-          f"Task.limit is {self.limit}; take at least 1 text, or None for all."
+        f"Task.limit is {self.limit}; take at least 1 text, or None for all."
       )
     if isinstance(self.column, int) and self.column < 0:
       raise ValueError(f"Task.column is {self.column}; columns count from 0.")
+
+  @property
+  def source(self) -> str:
+    """What to call the file in a message."""
+    return "standard input" if self.path == _STDIN else self.path
 
   def read(self) -> list[Example]:
     """Reads the texts.
@@ -61,7 +66,7 @@ class Task:
       ValueError: If a line is not UTF-8, a column is missing or a text is
         empty; names file and line.
     """
-    shown = "standard input" if self.path == _STDIN else self.path
+    shown = self.source
     lines = _decoded(_read_bytes(self.path), shown)
     column = self.column
     if isinstance(column, str):
@@ -78,8 +83,8 @@ class Task:
         examples.append(Example(number, text))
       elif not self.skip_empty:
         raise ValueError(
-            f"{shown}:{number}: the text is empty. Remove the line, or set"
-            " Task.skip_empty=True to leave such lines out."
+          f"{shown}:{number}: the text is empty. Remove the line, or set"
+          " Task.skip_empty=True to leave such lines out."
         )
     if not examples:
       raise ValueError(f"{shown} holds no text; give at least one line.")
@@ -92,8 +97,8 @@ def _read_bytes(path: str) -> bytes:
   file = resolve(path)
   if not os.path.isfile(file):
     raise FileNotFoundError(
-        f"There is no file {path}; set Task.path to a file of texts, or to"
-        f" {_STDIN!r} for standard input."
+      f"There is no file {path}; set Task.path to a file of texts, or to"
+      f" {_STDIN!r} for standard input."
     )
   with open(file, "rb") as f:
     data = f.read()
@@ -103,8 +108,8 @@ def _read_bytes(path: str) -> bytes:
     return gzip.decompress(data)
   except (OSError, EOFError) as error:
     raise ValueError(
-        f"{path} ends in .gz but is no complete gzip file ({error}); fetch it"
-        " again, or rename it if it is not compressed."
+      f"{path} ends in .gz but is no complete gzip file ({error}); fetch it"
+      " again, or rename it if it is not compressed."
     ) from error
 
 
@@ -116,9 +121,9 @@ def _decoded(data: bytes, shown: str):
       yield number, line.decode().rstrip("\r\n")
     except UnicodeDecodeError as error:
       raise ValueError(
-          f"{shown}:{number}: byte {error.start + 1} of the line,"
-          f" 0x{line[error.start]:02x}, is not UTF-8. Convert the file, for"
-          " example: iconv -f latin1 -t utf-8"
+        f"{shown}:{number}: byte {error.start + 1} of the line,"
+        f" 0x{line[error.start]:02x}, is not UTF-8. Convert the file, for"
+        " example: iconv -f latin1 -t utf-8"
       ) from error
 
 
@@ -126,9 +131,9 @@ def _column_of(header: str, name: str, shown: str) -> int:
   names = header.split("\t")
   if name not in names:
     raise ValueError(
-        f"{shown}:1: there is no column {name!r}; the first line names"
-        f" {', '.join(map(repr, names))}. Set Task.column to one of them, or"
-        " to a number, counted from 0, if the file has no line of names."
+      f"{shown}:1: there is no column {name!r}; the first line names"
+      f" {', '.join(map(repr, names))}. Set Task.column to one of them, or"
+      " to a number, counted from 0, if the file has no line of names."
     )
   return names.index(name)
 
@@ -137,7 +142,7 @@ def _field(line: str, column: int, place: str) -> str:
   fields = line.split("\t")
   if column >= len(fields):
     raise ValueError(
-        f"{place}: there is no column {column}, counted from 0; the line has"
-        f" {len(fields)}. Separate columns with tabs."
+      f"{place}: there is no column {column}, counted from 0; the line has"
+      f" {len(fields)}. Separate columns with tabs."
     )
   return fields[column]

@@ -26,9 +26,11 @@ def make_console(**kwargs) -> Console:
 
 
 def show_decoding(
-    console: Console, text: str, rounds: list[TracedRound], vocabulary
+  console: Console, text: str, rounds: list[TracedRound], vocabulary
 ) -> None:
   """Prints a decoding as the paper's Figure 1: a line per target call.
+
+  What is too long for a line loses its beginning.
 
   Args:
     console: Where to; without colours, marks take their place:
@@ -42,27 +44,29 @@ def show_decoding(
   before = ""
   for number, each in enumerate(rounds, start=1):
     accepted = "".join(map(vocabulary.token_text, each.accepted))
-    line = Text(f"{number:3} ")
-    line.append(before, style="dim")
-    line.append(accepted, style="" if plain else ACCEPTED)
+    new = Text(accepted, style="" if plain else ACCEPTED)
     if each.rejected is not None:
-      line.append_text(_rejected(vocabulary.token_text(each.rejected), plain))
+      new.append_text(_rejected(vocabulary.token_text(each.rejected), plain))
     added = ""
     if each.added is not None:
       added = vocabulary.token_text(each.added)
-      line.append_text(_added(added, plain))
-    console.print(line)
+      new.append_text(_added(added, plain))
+    start = Text(before, style="dim")
+    room = max(console.width - 4 - new.cell_len, 1)
+    while start.cell_len > room:
+      start = Text("\u2026" + start.plain[2:], style="dim")
+    console.print(Text.assemble(f"{number:3} ", start, new))
     before += accepted + added
   console.print(
-      Text.assemble(
-          f"{len(rounds)} target calls: ",
-          ("accepted guesses", "" if plain else ACCEPTED),
-          ", ",
-          _rejected("rejected guess", plain),
-          ", ",
-          _added("the target's own token", plain),
-          "\n",
-      )
+    Text.assemble(
+      f"{len(rounds)} target calls: ",
+      ("accepted guesses", "" if plain else ACCEPTED),
+      ", ",
+      _rejected("rejected guess", plain),
+      ", ",
+      _added("the target's own token", plain),
+      "\n",
+    )
   )
 
 
@@ -76,20 +80,20 @@ def show_report(console: Console, report: dict[str, Any]) -> None:
     console.print(f"Both decodings gave {same} on {counts['examples']} texts.")
   if counts["unfinished"]:
     console.print(
-        f"{counts['unfinished']} texts end at max_new_tokens ="
-        f" {report['max_new_tokens']}, before EOS."
+      f"{counts['unfinished']} texts end at max_new_tokens ="
+      f" {report['max_new_tokens']}, before EOS."
     )
   if report["speedup"] is not None:
     spread = report["speedup_range"]
     console.print(
-        f"Speedup {report['speedup']:.2f} (from {spread['min']:.2f} to"
-        f" {spread['max']:.2f} in {report['timing']['repeats']} repeats over"
-        f" {report['timing']['examples']} texts); predicted from the parts'"
-        f" times: {report['predicted_speedup']:.2f}."
+      f"Speedup {report['speedup']:.2f} (from {spread['min']:.2f} to"
+      f" {spread['max']:.2f} in {report['timing']['repeats']} repeats over"
+      f" {report['timing']['examples']} texts); predicted from the parts'"
+      f" times: {report['predicted_speedup']:.2f}."
     )
     console.print(
-        f"A draft call costs {report['cost_ratio']:.3f} of a target call, a"
-        f" verification {report['verify_ratio']:.2f}."
+      f"A draft call costs {report['cost_ratio']:.3f} of a target call, a"
+      f" verification {report['verify_ratio']:.2f}."
     )
   console.print(environment_line(report["environment"]), style="dim")
 
@@ -107,7 +111,7 @@ def _table(report: dict[str, Any]) -> Table:
     if values is None:
       return "-"
     return (
-        f"{values['median']:.2f} ({values['min']:.2f} to {values['max']:.2f})"
+      f"{values['median']:.2f} ({values['min']:.2f} to {values['max']:.2f})"
     )
 
   def seconds(values):
@@ -115,18 +119,18 @@ def _table(report: dict[str, Any]) -> Table:
 
   table.add_row("acceptance rate", "-", number(report["acceptance_rate"], 3))
   table.add_row(
-      "tokens per target call", "1.00", number(report["block_efficiency"])
+    "tokens per target call", "1.00", number(report["block_efficiency"])
   )
   table.add_row(
-      "ms per token",
-      spread(report["baseline_ms_per_token"]),
-      spread(report["speculative_ms_per_token"]),
+    "ms per token",
+    spread(report["baseline_ms_per_token"]),
+    spread(report["speculative_ms_per_token"]),
   )
   timing = report["timing"] or {}
   table.add_row(
-      "seconds",
-      seconds(timing.get("baseline_seconds")),
-      seconds(timing.get("speculative_seconds")),
+    "seconds",
+    seconds(timing.get("baseline_seconds")),
+    seconds(timing.get("speculative_seconds")),
   )
   return table
 

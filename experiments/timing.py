@@ -10,7 +10,7 @@ import functools
 import statistics
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,8 @@ from experiments.batching import Batch, budgets, example_keys
 from experiments.pair import Pair
 from specdec_jax.sampling import argmax
 
-STEP_CALLS = 50
-PREFILL_CALLS = 5
+_SAMPLE_SECONDS = 0.02
+"""How long to call a part for a sample of its time."""
 
 
 class Costs(NamedTuple):
@@ -34,6 +34,7 @@ class Costs(NamedTuple):
     target_verify: A target call with gamma + 1 tokens per row.
     draft_prefill: The draft reads the inputs.
     draft_step: A draft call with one token per row.
+    draft_first: A draft call with two tokens per row, a round's first one.
   """
 
   target_prefill: float
@@ -41,6 +42,7 @@ class Costs(NamedTuple):
   target_verify: float
   draft_prefill: float
   draft_step: float
+  draft_first: float
 
 
 class Work(NamedTuple):
@@ -68,7 +70,7 @@ class Timing:
     speculative_seconds: Likewise.
     baseline_tokens: Tokens emitted in one repeat.
     speculative_tokens: Likewise; the same number if decoding is greedy.
-    costs: Per batch, medians over the repeats.
+    costs: Per batch, means over the repeats.
     work: Per batch.
   """
 
@@ -89,20 +91,18 @@ class Timing:
   @property
   def speculative_ms_per_token(self) -> list[float]:
     """Per repeat."""
-    return [
-        1e3 * s / self.speculative_tokens for s in self.speculative_seconds
-    ]
+    return [1e3 * s / self.speculative_tokens for s in self.speculative_seconds]
 
   @property
   def speedup(self) -> list[float]:
     """Per repeat, so that a slow minute falls on both sides of the ratio."""
     return [
-        baseline / speculative
-        for baseline, speculative in zip(
-            self.baseline_ms_per_token,
-            self.speculative_ms_per_token,
-            strict=True,
-        )
+      baseline / speculative
+      for baseline, speculative in zip(
+        self.baseline_ms_per_token,
+        self.speculative_ms_per_token,
+        strict=True,
+      )
     ]
 
   @property
@@ -125,7 +125,7 @@ class Timing:
 
 
 def predicted_speedup(
-    costs: list[Costs], work: list[Work], gamma: int
+  costs: list[Costs], work: list[Work], gamma: int
 ) -> float:
   """What the parts' times say that the speedup should be.
 
@@ -147,26 +147,26 @@ def predicted_speedup(
     gamma: Draft tokens per round.
   """
   baseline = sum(
-      cost.target_prefill + each.baseline_calls * cost.target_step
-      for cost, each in zip(costs, work, strict=True)
+    cost.target_prefill + each.baseline_calls * cost.target_step
+    for cost, each in zip(costs, work, strict=True)
   )
   speculative = sum(
-      cost.target_prefill
-      + cost.draft_prefill
-      + each.rounds * (cost.target_verify + gamma * cost.draft_step)
-      for cost, each in zip(costs, work, strict=True)
+    cost.target_prefill
+    + cost.draft_prefill
+    + each.rounds * (cost.target_verify + gamma * cost.draft_step)
+    for cost, each in zip(costs, work, strict=True)
   )
   return baseline / speculative
 
 
 def time_pair(
-    pair: Pair,
-    batches: list[Batch],
-    *,
-    config: sd.SpeculativeConfig,
-    seed: int,
-    repeats: int,
-    on_progress: Callable[[], None] = lambda: None,
+  pair: Pair,
+  batches: list[Batch],
+  *,
+  config: sd.SpeculativeConfig,
+  seed: int,
+  repeats: int,
+  on_progress: Callable[[], None] = lambda: None,
 ) -> Timing:
   """Measures.
 
@@ -181,83 +181,90 @@ def time_pair(
   jobs = []
   for batch in batches:
     arguments = (
-        example_keys(seed, batch),
-        batch.inputs,
-        dataclasses.replace(
-            config, max_new_tokens=budgets(batch, config.max_new_tokens)
-        ),
+      example_keys(seed, batch),
+      batch.inputs,
+      dataclasses.replace(config, max_new_tokens=budgets(batch, config.width)),
     )
     jobs.append(
-        (
-            functools.partial(pair.baseline, *arguments),
-            functools.partial(pair.speculative, *arguments),
-        )
+      (
+        functools.partial(pair.baseline, *arguments),
+        functools.partial(pair.speculative, *arguments),
+      )
     )
-  # Batches of one shape share their parts.
-  first_of_shape = {batch.inputs.shape: batch for batch in reversed(batches)}
-  parts = {
-      shape: _parts(pair, batch.inputs, config)
-      for shape, batch in first_of_shape.items()
-  }
-
   tokens, calls = [], []
   for batch, job in zip(batches, jobs, strict=True):
     outputs = [each() for each in job]
     tokens.append([int(np.sum(o.lengths[: batch.size])) for o in outputs])
     calls.append(Work(*(int(np.max(o.stats.target_calls)) for o in outputs)))
-  for timers in parts.values():
-    for timer in timers:
-      timer()
+  # Batches of one shape share their parts.
+  parts = {}
+  for batch in batches:
+    if batch.inputs.shape not in parts:
+      parts[batch.inputs.shape] = _parts(pair, batch.inputs, config)
   on_progress()
 
   seconds = []
   samples = {shape: [] for shape in parts}
   for repeat in range(repeats):
     total = np.zeros(2)
-    for job in jobs:
+    for batch, job in zip(batches, jobs, strict=True):
       # Whoever goes first finds the other's data in the processor's caches.
       for which in (0, 1) if repeat % 2 == 0 else (1, 0):
         total[which] += _seconds(job[which])
+      shape = batch.inputs.shape
+      samples[shape].append(
+        {name: timer() for name, timer in parts[shape].items()}
+      )
     seconds.append(total)
-    for shape, timers in parts.items():
-      samples[shape].append([timer() for timer in timers])
     on_progress()
 
-  medians = {
-      shape: Costs(*map(float, np.median(each, axis=0)))
-      for shape, each in samples.items()
+  means = {
+    shape: Costs(
+      **{
+        name: statistics.fmean(sample[name] for sample in each)
+        for name in Costs._fields
+      }
+    )
+    for shape, each in samples.items()
   }
   return Timing(
-      gamma=config.gamma,
-      examples=sum(batch.size for batch in batches),
-      baseline_seconds=[float(each[0]) for each in seconds],
-      speculative_seconds=[float(each[1]) for each in seconds],
-      baseline_tokens=sum(each[0] for each in tokens),
-      speculative_tokens=sum(each[1] for each in tokens),
-      costs=[medians[batch.inputs.shape] for batch in batches],
-      work=calls,
+    gamma=config.gamma,
+    examples=sum(batch.size for batch in batches),
+    baseline_seconds=[float(each[0]) for each in seconds],
+    speculative_seconds=[float(each[1]) for each in seconds],
+    baseline_tokens=sum(each[0] for each in tokens),
+    speculative_tokens=sum(each[1] for each in tokens),
+    costs=[means[batch.inputs.shape] for batch in batches],
+    work=calls,
   )
 
 
-def _parts(pair: Pair, inputs, config) -> list[Callable[[], float]]:
-  """Returns a timer of each of `Costs`' fields, for inputs of one shape."""
+def _parts(pair: Pair, inputs, config) -> dict[str, Callable[[], float]]:
+  """Returns a timer of each field of `Costs`, for inputs of one shape."""
   length = config.width + config.gamma + 1
-  timers = {}
-  for name, model, params in (
-      ("target", pair.target, pair.target_params),
-      ("draft", pair.draft, pair.draft_params),
-  ):
-    prefill = functools.partial(_prefill, model, params, inputs, length)
-    timers[f"{name}_prefill"] = functools.partial(_mean_seconds, prefill)
-    start = prefill()
-    for part, num_tokens in (("step", 1), ("verify", config.gamma + 1)):
-      timers[f"{name}_{part}"] = functools.partial(
-          _seconds_per_call,
-          functools.partial(
-              _extend_often, model, params, start, num_tokens, config.width
-          ),
+  target = (pair.target, pair.target_params)
+  draft = (pair.draft, pair.draft_params)
+
+  def prefill(model, params):
+    function = functools.partial(_prefill, model, params, inputs, length)
+    return _timer(lambda count: [function() for _ in range(count)])
+
+  def extend(model, params, num_tokens):
+    start = _prefill(model, params, inputs, length)
+    return _timer(
+      functools.partial(
+        _extend_often, model, params, start, num_tokens, config.width
       )
-  return [timers[field] for field in Costs._fields]
+    )
+
+  return {
+    "target_prefill": prefill(*target),
+    "target_step": extend(*target, 1),
+    "target_verify": extend(*target, config.gamma + 1),
+    "draft_prefill": prefill(*draft),
+    "draft_step": extend(*draft, 1),
+    "draft_first": extend(*draft, 2),
+  }
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -289,9 +296,13 @@ def _seconds(function: Callable) -> float:
   return time.perf_counter() - begin
 
 
-def _mean_seconds(function: Callable) -> float:
-  return statistics.fmean(_seconds(function) for _ in range(PREFILL_CALLS))
+def _timer(function: Callable[[int], Any]) -> Callable[[], float]:
+  """Returns what samples the seconds of a call.
 
-
-def _seconds_per_call(function: Callable) -> float:
-  return _seconds(lambda: function(STEP_CALLS)) / STEP_CALLS
+  Args:
+    function: Does a given number of calls.
+  """
+  _seconds(lambda: function(1))
+  once = _seconds(lambda: function(2)) / 2
+  count = int(np.clip(_SAMPLE_SECONDS / once, 2, 1000))
+  return lambda: _seconds(lambda: function(count)) / count

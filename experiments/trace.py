@@ -32,11 +32,11 @@ class TracedRound:
 
 
 def trace(
-    key: Key[Array, "1"],
-    inputs: Int[Array, "1 S"],
-    *,
-    pair: Pair,
-    config: SpeculativeConfig,
+  key: Key[Array, "B"],
+  inputs: Int[Array, "B S"],
+  *,
+  pair: Pair,
+  config: SpeculativeConfig,
 ) -> list[TracedRound]:
   """Decodes a batch of one text with a loop on the host.
 
@@ -47,13 +47,13 @@ def trace(
     config: How.
   """
   run, inputs = speculative.prepare(
-      key,
-      inputs,
-      target=pair.target,
-      target_params=pair.target_params,
-      drafter=pair.drafter,
-      draft_params=pair.draft_params,
-      config=config,
+    key,
+    inputs,
+    target=pair.target,
+    target_params=pair.target_params,
+    drafter=pair.drafter,
+    draft_params=pair.draft_params,
+    config=config,
   )
   state = _start(run, inputs)
   rounds = []
@@ -63,11 +63,12 @@ def trace(
     held = int(each.verification.num_accepted[0])
     emitted = int(each.num_emitted[0])
     is_added = emitted > held
+    is_rejected = is_added and held < len(guesses)
     rounds.append(
-        TracedRound(
-            accepted=tuple(guesses[: min(held, emitted)]),
-            rejected=guesses[held] if is_added and held < len(guesses) else None,
-            added=int(each.verification.next_token[0]) if is_added else None,
-        )
+      TracedRound(
+        accepted=tuple(guesses[: min(held, emitted)]),
+        rejected=guesses[held] if is_rejected else None,
+        added=int(each.verification.next_token[0]) if is_added else None,
+      )
     )
   return rounds

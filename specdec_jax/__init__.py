@@ -2,13 +2,13 @@
 
 from specdec_jax.autoregressive import autoregressive_generate
 from specdec_jax.base import (
-    Context,
-    DecoderModel,
-    Draft,
-    Drafter,
-    GenerateOutput,
-    Prefill,
-    SpeculationStats,
+  Context,
+  DecoderModel,
+  Draft,
+  Drafter,
+  GenerateOutput,
+  Prefill,
+  SpeculationStats,
 )
 from specdec_jax.config import SamplingConfig, SpeculativeConfig
 from specdec_jax.drafters import model_drafter
@@ -20,21 +20,21 @@ from specdec_jax.verification import Verification, verify
 __version__ = "0.1.0"
 
 __all__ = [
-    "Context",
-    "DecoderModel",
-    "Draft",
-    "Drafter",
-    "GenerateOutput",
-    "Prefill",
-    "Sampler",
-    "SamplingConfig",
-    "SpeculationStats",
-    "SpeculativeConfig",
-    "Verification",
-    "acceptance_rate",
-    "autoregressive_generate",
-    "block_efficiency",
-    "model_drafter",
-    "speculative_generate",
-    "verify",
+  "Context",
+  "DecoderModel",
+  "Draft",
+  "Drafter",
+  "GenerateOutput",
+  "Prefill",
+  "Sampler",
+  "SamplingConfig",
+  "SpeculationStats",
+  "SpeculativeConfig",
+  "Verification",
+  "acceptance_rate",
+  "autoregressive_generate",
+  "block_efficiency",
+  "model_drafter",
+  "speculative_generate",
+  "verify",
 ]

@@ -34,13 +34,13 @@ Cache: TypeAlias = PyTree
 """What a model keeps between two decoder calls; every leaf leads with B."""
 
 __all__ = [
-    "Array",
-    "Bool",
-    "Cache",
-    "Float",
-    "Int",
-    "Key",
-    "Num",
-    "Params",
-    "PyTree",
+  "Array",
+  "Bool",
+  "Cache",
+  "Float",
+  "Int",
+  "Key",
+  "Num",
+  "Params",
+  "PyTree",
 ]

@@ -7,6 +7,8 @@ speculative run with gamma = 0 is this very program.
 
 import dataclasses
 
+import numpy as np
+
 from specdec_jax.array_typing import Array, Int, Key, Params
 from specdec_jax.base import DecoderModel, GenerateOutput
 from specdec_jax.config import SpeculativeConfig
@@ -14,12 +16,12 @@ from specdec_jax.speculative import speculative_generate
 
 
 def autoregressive_generate(
-    key: Key[Array, ""] | Key[Array, "B"],
-    inputs: Int[Array, "B S"],
-    *,
-    model: DecoderModel,
-    params: Params,
-    config: SpeculativeConfig,
+  key: Key[Array, ""] | Key[Array, "B"],
+  inputs: Int[Array | np.ndarray, "B S"],
+  *,
+  model: DecoderModel,
+  params: Params,
+  config: SpeculativeConfig,
 ) -> GenerateOutput:
   """Decodes token by token.
 
@@ -38,11 +40,11 @@ def autoregressive_generate(
     TypeError: If an argument is of the wrong kind.
   """
   return speculative_generate(
-      key,
-      inputs,
-      target=model,
-      target_params=params,
-      drafter=None,
-      draft_params=None,
-      config=dataclasses.replace(config, gamma=0),
+    key,
+    inputs,
+    target=model,
+    target_params=params,
+    drafter=None,
+    draft_params=None,
+    config=dataclasses.replace(config, gamma=0),
   )

@@ -39,7 +39,7 @@ class DecoderModel(Protocol):
     ...
 
   def prefill(
-      self, params: Params, inputs: Int[Array, "B S"], length: int
+    self, params: Params, inputs: Int[Array, "B S"], length: int
   ) -> Prefill:
     """Reads the inputs, once per request.
 
@@ -52,11 +52,11 @@ class DecoderModel(Protocol):
     ...
 
   def extend(
-      self,
-      params: Params,
-      tokens: Int[Array, "B Q"],
-      positions: Int[Array, "B"],
-      cache: Cache,
+    self,
+    params: Params,
+    tokens: Int[Array, "B Q"],
+    positions: Int[Array, "B"],
+    cache: Cache,
   ) -> tuple[Float[Array, "B Q V"], Cache]:
     """Scores Q tokens a row in one call.
 
@@ -119,19 +119,19 @@ class Drafter(Protocol):
     ...
 
   def prefill(
-      self, params: Params, inputs: Int[Array, "B S"], length: int
+    self, params: Params, inputs: Int[Array, "B S"], length: int
   ) -> Cache:
     """Reads the inputs; arguments as in `DecoderModel.prefill`."""
     ...
 
   def draft(
-      self,
-      params: Params,
-      context: Context,
-      cache: Cache,
-      keys: Key[Array, "B"],
-      sampler: Sampler,
-      gamma: int,
+    self,
+    params: Params,
+    context: Context,
+    cache: Cache,
+    keys: Key[Array, "B"],
+    sampler: Sampler,
+    gamma: int,
   ) -> tuple[Draft, Cache]:
     """Guesses the `gamma` tokens that follow the context.
 

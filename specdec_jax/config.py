@@ -21,11 +21,11 @@ def _per_row(name: str, value: Any, kind: type) -> Any:
   """Returns one number, or one per row as a tuple, of the wanted kind."""
   array = np.asarray(value)
   is_number = np.issubdtype(array.dtype, np.integer) or (
-      kind is float and np.issubdtype(array.dtype, np.floating)
+    kind is float and np.issubdtype(array.dtype, np.floating)
   )
   if not is_number or array.ndim > 1 or not array.size:
     raise ValueError(
-        f"{name} is {value!r}; give one {kind.__name__}, or one per row."
+      f"{name} is {value!r}; give one {kind.__name__}, or one per row."
     )
   return tuple(map(kind, array)) if array.ndim else kind(array)
 
@@ -61,16 +61,16 @@ class SamplingConfig:
     for each in np.atleast_1d(temperature):
       if not (math.isfinite(each) and each >= 0):
         raise ValueError(
-            f"temperature is {each}; it must be 0 (greedy) or positive, and"
-            " finite."
+          f"temperature is {each}; it must be 0 (greedy) or positive, and"
+          " finite."
         )
     top_k = _integer("top_k", self.top_k)
     if top_k < 0:
       raise ValueError(f"top_k is {top_k}; it must be 0 (off) or positive.")
     if not (isinstance(self.top_p, numbers.Real) and 0 <= self.top_p <= 1):
       raise ValueError(
-          f"top_p is {self.top_p!r}; it must lie in [0, 1], where both ends"
-          " turn it off."
+        f"top_p is {self.top_p!r}; it must lie in [0, 1], where both ends"
+        " turn it off."
       )
     object.__setattr__(self, "temperature", temperature)
     object.__setattr__(self, "top_k", top_k)
@@ -91,7 +91,7 @@ class SpeculativeConfig:
     max_new_tokens: Most tokens to emit, EOS included; one number, or one per
       row. The output is as wide as the largest.
     sampling: How logits become probabilities.
-    eos_id: The token that ends a row; -1 (or None) for none, as in T5X.
+    eos_id: The token that ends a row; -1 for none, as in T5X.
     pad_id: What fills a row after its end.
     num_decodes: Independent decodes of each input, returned in ascending
       order of their log probability (best last), as in T5X. With more than
@@ -101,7 +101,7 @@ class SpeculativeConfig:
   gamma: int = 5
   max_new_tokens: int | Sequence[int] = 128
   sampling: SamplingConfig = SamplingConfig()
-  eos_id: int | None = 1
+  eos_id: int = 1
   pad_id: int = 0
   num_decodes: int = 1
 
@@ -109,10 +109,10 @@ class SpeculativeConfig:
     if self.eos_id is None:
       object.__setattr__(self, "eos_id", -1)
     for name, lowest, meaning in (
-        ("gamma", 0, "0 (no speculation) or positive"),
-        ("eos_id", -1, "a token id, or -1 for none"),
-        ("pad_id", 0, "a token id"),
-        ("num_decodes", 1, "at least 1"),
+      ("gamma", 0, "0 (no speculation) or positive"),
+      ("eos_id", -1, "a token id, or -1 for none"),
+      ("pad_id", 0, "a token id"),
+      ("num_decodes", 1, "at least 1"),
     ):
       value = _integer(name, getattr(self, name))
       if value < lowest:
@@ -121,14 +121,12 @@ class SpeculativeConfig:
     budgets = _per_row("max_new_tokens", self.max_new_tokens, int)
     if np.min(budgets) < 1:
       raise ValueError(
-          f"max_new_tokens is {np.min(budgets)}; every row needs room for at"
-          " least 1 token."
+        f"max_new_tokens is {np.min(budgets)}; every row needs room for at"
+        " least 1 token."
       )
     object.__setattr__(self, "max_new_tokens", budgets)
     if not isinstance(self.sampling, SamplingConfig):
-      raise ValueError(
-          f"sampling is {self.sampling!r}; give a SamplingConfig."
-      )
+      raise ValueError(f"sampling is {self.sampling!r}; give a SamplingConfig.")
 
   @property
   def width(self) -> int:

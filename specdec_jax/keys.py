@@ -13,7 +13,7 @@ from specdec_jax.array_typing import Array, Float, Int, Key
 
 
 def row_keys(
-    key: Key[Array, ""] | Key[Array, "B"], batch: int
+  key: Key[Array, ""] | Key[Array, "B"], batch: int
 ) -> Key[Array, "B"]:
   """Returns a key per row: those given, or derived from the one by index.
 
@@ -27,22 +27,22 @@ def row_keys(
   dtype = getattr(key, "dtype", None)
   if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
     raise ValueError(
-        f"key is {key!r}; give a typed key, jax.random.key(seed), or an array"
-        " of them, one per row."
+      f"key is {key!r}; give a typed key, jax.random.key(seed), or an array"
+      " of them, one per row."
     )
   if key.ndim == 0:
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(
-        key, jnp.arange(batch)
+      key, jnp.arange(batch)
     )
   if key.shape != (batch,):
     raise ValueError(
-        f"key has shape {key.shape}; give one key, or one per row: ({batch},)."
+      f"key has shape {key.shape}; give one key, or one per row: ({batch},)."
     )
   return key
 
 
 def fold_in_rows(
-    keys: Key[Array, "B"], data: Int[Array, "B"]
+  keys: Key[Array, "B"], data: Int[Array, "B"]
 ) -> Key[Array, "B"]:
   """Folds a number of its own into each row's key."""
   return jax.vmap(jax.random.fold_in)(keys, data)
@@ -50,9 +50,7 @@ def fold_in_rows(
 
 def split_rows(keys: Key[Array, "B"], num: int) -> Key[Array, "num B"]:
   """Splits each row's key into `num`, split first and row second."""
-  return jax.vmap(
-      lambda each: jax.random.split(each, num), out_axes=1
-  )(keys)
+  return jax.vmap(lambda each: jax.random.split(each, num), out_axes=1)(keys)
 
 
 def uniform_rows(keys: Key[Array, "B"], num: int) -> Float[Array, "B num"]:

@@ -33,22 +33,22 @@ class KVCache:
   def create(cls, batch, num_heads, length, head_dim, dtype) -> "KVCache":
     """Returns a buffer of zeros."""
     return cls(
-        jnp.zeros((batch, num_heads, head_dim, length), dtype),
-        jnp.zeros((batch, num_heads, length, head_dim), dtype),
+      jnp.zeros((batch, num_heads, head_dim, length), dtype),
+      jnp.zeros((batch, num_heads, length, head_dim), dtype),
     )
 
   @classmethod
   def of_sequence(
-      cls, key: Float[Array, "B L H K"], value: Float[Array, "B L H K"]
+    cls, key: Float[Array, "B L H K"], value: Float[Array, "B L H K"]
   ) -> "KVCache":
     """Returns the buffer that holds these and nothing else."""
     return cls(key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3))
 
   def write(
-      self,
-      key: Float[Array, "B Q H K"],
-      value: Float[Array, "B Q H K"],
-      positions: Int[Array, "B"],
+    self,
+    key: Float[Array, "B Q H K"],
+    value: Float[Array, "B Q H K"],
+    positions: Int[Array, "B"],
   ) -> "KVCache":
     """Returns the buffer with Q entries a row overwritten.
 
@@ -65,10 +65,8 @@ class KVCache:
     key = key.astype(self.key.dtype)
     value = value.astype(self.value.dtype)
     return KVCache(
-        self.key.at[rows, :, :, slots].set(
-            key, mode="drop", unique_indices=True
-        ),
-        self.value.at[rows, :, slots].set(
-            value, mode="drop", unique_indices=True
-        ),
+      self.key.at[rows, :, :, slots].set(key, mode="drop", unique_indices=True),
+      self.value.at[rows, :, slots].set(
+        value, mode="drop", unique_indices=True
+      ),
     )

@@ -24,12 +24,12 @@ import numpy as np
 
 from specdec_jax.array_typing import Array, Bool, Cache, Float, Int, Key, Params
 from specdec_jax.base import (
-    Context,
-    DecoderModel,
-    Draft,
-    Drafter,
-    GenerateOutput,
-    SpeculationStats,
+  Context,
+  DecoderModel,
+  Draft,
+  Drafter,
+  GenerateOutput,
+  SpeculationStats,
 )
 from specdec_jax.config import SpeculativeConfig
 from specdec_jax.keys import fold_in_rows, row_keys, split_rows
@@ -71,7 +71,7 @@ class Run:
     """What turns logits into probabilities, for target and draft alike."""
     sampling = self.config.sampling
     return Sampler(
-        self.temperature, sampling.top_k, sampling.top_p, self.greedy
+      self.temperature, sampling.top_k, sampling.top_p, self.greedy
     )
 
 
@@ -128,13 +128,13 @@ class Commit(NamedTuple):
 
 
 def commit(
-    tokens: Int[Array, "B L"],
-    lengths: Int[Array, "B"],
-    is_done: Bool[Array, "B"],
-    draft_tokens: Int[Array, "B G"],
-    verification: Verification,
-    budgets: Int[Array, "B"],
-    eos_id: int,
+  tokens: Int[Array, "B L"],
+  lengths: Int[Array, "B"],
+  is_done: Bool[Array, "B"],
+  draft_tokens: Int[Array, "B G"],
+  verification: Verification,
+  budgets: Int[Array, "B"],
+  eos_id: int,
 ) -> Commit:
   """Appends a round's tokens, cut at the first EOS and at the row's budget.
 
@@ -150,9 +150,9 @@ def commit(
   batch, gamma = draft_tokens.shape
   index = jnp.arange(gamma + 1)
   new_tokens = jnp.where(
-      index < verification.num_accepted[:, None],
-      jnp.pad(draft_tokens, ((0, 0), (0, 1))),
-      verification.next_token[:, None],
+    index < verification.num_accepted[:, None],
+    jnp.pad(draft_tokens, ((0, 0), (0, 1))),
+    verification.next_token[:, None],
   )
   num_emitted = verification.num_accepted + 1
   is_eos = (new_tokens == eos_id) & (index < num_emitted[:, None])
@@ -162,10 +162,10 @@ def commit(
   num_emitted = jnp.where(is_done, 0, num_emitted)
   # What is not emitted is sent to a slot that does not exist.
   slots = jnp.where(
-      index < num_emitted[:, None], lengths[:, None] + index, tokens.shape[1]
+    index < num_emitted[:, None], lengths[:, None] + index, tokens.shape[1]
   )
   tokens = tokens.at[jnp.arange(batch)[:, None], slots].set(
-      new_tokens, mode="drop"
+    new_tokens, mode="drop"
   )
   lengths += num_emitted
   is_done |= (first_eos < num_emitted) | (lengths - 1 >= budgets)
@@ -186,19 +186,19 @@ def start(run: Run, inputs: Int[Array, "B S"]) -> SpeculativeState:
   length = config.width + config.gamma + 1
   target = run.target.prefill(run.target_params, inputs, length)
   draft_cache = None
-  if config.gamma:
+  if run.drafter is not None:
     draft_cache = run.drafter.prefill(run.draft_params, inputs, length)
   tokens = jnp.full((batch, 1 + config.width), config.pad_id, jnp.int32)
   return SpeculativeState(
-      tokens=tokens.at[:, 0].set(target.token),
-      lengths=jnp.ones((batch,), jnp.int32),
-      is_done=jnp.zeros((batch,), bool),
-      log_probs=jnp.zeros((batch,), jnp.float32),
-      position=target.position,
-      keys=row_keys(run.key, batch),
-      target_cache=target.cache,
-      draft_cache=draft_cache,
-      stats=zero_stats(batch, config.gamma),
+    tokens=tokens.at[:, 0].set(target.token),
+    lengths=jnp.ones((batch,), jnp.int32),
+    is_done=jnp.zeros((batch,), bool),
+    log_probs=jnp.zeros((batch,), jnp.float32),
+    position=target.position,
+    keys=row_keys(run.key, batch),
+    target_cache=target.cache,
+    draft_cache=draft_cache,
+    stats=zero_stats(batch, config.gamma),
   )
 
 
@@ -218,65 +218,65 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
   sampler = run.sampler
   # Fresh in every round: a row's length grows in each.
   draft_keys, verify_keys = split_rows(
-      fold_in_rows(state.keys, state.lengths), 2
+    fold_in_rows(state.keys, state.lengths), 2
   )
 
   draft_cache = state.draft_cache
-  if gamma:
+  if run.drafter is not None:
     context = Context(state.tokens, state.lengths, state.position)
     draft, draft_cache = run.drafter.draft(
-        run.draft_params, context, draft_cache, draft_keys, sampler, gamma
+      run.draft_params, context, draft_cache, draft_keys, sampler, gamma
     )
   else:
     draft = Draft(
-        jnp.zeros((batch, 0), jnp.int32),
-        jnp.zeros((batch, 0, run.target.vocab_size), jnp.float32),
+      jnp.zeros((batch, 0), jnp.int32),
+      jnp.zeros((batch, 0, run.target.vocab_size), jnp.float32),
     )
 
   last = jnp.take_along_axis(state.tokens, state.lengths[:, None] - 1, axis=1)
   logits, target_cache = run.target.extend(
-      run.target_params,
-      jnp.concatenate([last, draft.tokens], axis=1),
-      state.position + state.lengths - 1,
-      state.target_cache,
+    run.target_params,
+    jnp.concatenate([last, draft.tokens], axis=1),
+    state.position + state.lengths - 1,
+    state.target_cache,
   )
 
   verification = verify(
-      verify_keys,
-      draft.tokens,
-      draft.probs,
-      sampler.probs(logits),
-      draft.lengths,
+    verify_keys,
+    draft.tokens,
+    draft.probs,
+    sampler.probs(logits),
+    draft.lengths,
   )
 
   committed = commit(
-      state.tokens,
-      state.lengths,
-      state.is_done,
-      draft.tokens,
-      verification,
-      run.budgets,
-      run.config.eos_id,
+    state.tokens,
+    state.lengths,
+    state.is_done,
+    draft.tokens,
+    verification,
+    run.budgets,
+    run.config.eos_id,
   )
   num_drafted = draft.lengths
   if num_drafted is None:
     num_drafted = jnp.full((batch,), gamma, jnp.int32)
   stats = count_round(
-      state.stats,
-      is_live=~state.is_done,
-      num_drafted=num_drafted,
-      num_accepted=verification.num_accepted,
-      num_emitted=committed.num_emitted,
+    state.stats,
+    is_live=~state.is_done,
+    num_drafted=num_drafted,
+    num_accepted=verification.num_accepted,
+    num_emitted=committed.num_emitted,
   )
   state = dataclasses.replace(
-      state,
-      tokens=committed.tokens,
-      lengths=committed.lengths,
-      is_done=committed.is_done,
-      log_probs=state.log_probs + _log_probs(logits, committed),
-      target_cache=target_cache,
-      draft_cache=draft_cache,
-      stats=stats,
+    state,
+    tokens=committed.tokens,
+    lengths=committed.lengths,
+    is_done=committed.is_done,
+    log_probs=state.log_probs + _log_probs(logits, committed),
+    target_cache=target_cache,
+    draft_cache=draft_cache,
+    stats=stats,
   )
   return state, Round(draft, verification, committed.num_emitted)
 
@@ -284,22 +284,22 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
 def finish(state: SpeculativeState) -> GenerateOutput:
   """Returns what was emitted, without the first decoder input."""
   return GenerateOutput(
-      tokens=state.tokens[:, 1:],
-      lengths=state.lengths - 1,
-      log_probs=state.log_probs,
-      stats=state.stats,
+    tokens=state.tokens[:, 1:],
+    lengths=state.lengths - 1,
+    log_probs=state.log_probs,
+    stats=state.stats,
   )
 
 
 def speculative_generate(
-    key: Key[Array, ""] | Key[Array, "B"],
-    inputs: Int[Array, "B S"],
-    *,
-    target: DecoderModel,
-    target_params: Params,
-    drafter: Drafter | None,
-    draft_params: Params,
-    config: SpeculativeConfig,
+  key: Key[Array, ""] | Key[Array, "B"],
+  inputs: Int[Array | np.ndarray, "B S"],
+  *,
+  target: DecoderModel,
+  target_params: Params,
+  drafter: Drafter | None,
+  draft_params: Params,
+  config: SpeculativeConfig,
 ) -> GenerateOutput:
   """Decodes as the target would, several tokens per target call.
 
@@ -325,13 +325,13 @@ def speculative_generate(
     TypeError: If an argument is of the wrong kind.
   """
   run, inputs = prepare(
-      key,
-      inputs,
-      target=target,
-      target_params=target_params,
-      drafter=drafter,
-      draft_params=draft_params,
-      config=config,
+    key,
+    inputs,
+    target=target,
+    target_params=target_params,
+    drafter=drafter,
+    draft_params=draft_params,
+    config=config,
   )
   return _generate(run, inputs)
 
@@ -343,9 +343,9 @@ def _generate(run: Run, inputs: Int[Array, "B S"]) -> GenerateOutput:
   if num_decodes > 1:
     run, inputs = _repeat(run, inputs, num_decodes)
   state = jax.lax.while_loop(
-      lambda state: ~jnp.all(state.is_done),
-      lambda state: step(run, state)[0],
-      start(run, inputs),
+    lambda state: ~jnp.all(state.is_done),
+    lambda state: step(run, state)[0],
+    start(run, inputs),
   )
   output = finish(state)
   if num_decodes > 1:
@@ -354,14 +354,14 @@ def _generate(run: Run, inputs: Int[Array, "B S"]) -> GenerateOutput:
 
 
 def prepare(
-    key: Key[Array, ""] | Key[Array, "B"],
-    inputs: Int[Array, "B S"],
-    *,
-    target: DecoderModel,
-    target_params: Params,
-    drafter: Drafter | None,
-    draft_params: Params,
-    config: SpeculativeConfig,
+  key: Key[Array, ""] | Key[Array, "B"],
+  inputs: Int[Array | np.ndarray, "B S"],
+  *,
+  target: DecoderModel,
+  target_params: Params,
+  drafter: Drafter | None,
+  draft_params: Params,
+  config: SpeculativeConfig,
 ) -> tuple[Run, Int[Array, "B S"]]:
   """Checks all arguments of `speculative_generate` and puts them on device.
 
@@ -375,36 +375,34 @@ def prepare(
   batch = inputs.shape[0]
   row_keys(key, batch)
   run = Run(
-      target_params=target_params,
-      draft_params=draft_params if config.gamma else None,
-      key=key,
-      temperature=_rows(
-          "temperature", config.sampling.temperature, batch, np.float32
-      ),
-      budgets=_rows("max_new_tokens", config.max_new_tokens, batch, np.int32),
-      target=target,
-      drafter=drafter if config.gamma else None,
-      config=dataclasses.replace(
-          config,
-          max_new_tokens=config.width,
-          sampling=dataclasses.replace(config.sampling, temperature=1.0),
-      ),
-      greedy=config.sampling.greedy,
+    target_params=target_params,
+    draft_params=draft_params if config.gamma else None,
+    key=key,
+    temperature=_rows(
+      "temperature", config.sampling.temperature, batch, np.float32
+    ),
+    budgets=_rows("max_new_tokens", config.max_new_tokens, batch, np.int32),
+    target=target,
+    drafter=drafter if config.gamma else None,
+    config=dataclasses.replace(
+      config,
+      max_new_tokens=config.width,
+      sampling=dataclasses.replace(config.sampling, temperature=1.0),
+    ),
+    greedy=config.sampling.greedy,
   )
   return run, inputs
 
 
 def _log_probs(
-    logits: Float[Array, "B G1 V"], committed: Commit
+  logits: Float[Array, "B G1 V"], committed: Commit
 ) -> Float[Array, "B"]:
   """The target's log probability of what a round emitted."""
   chosen = jnp.take_along_axis(
-      logits, committed.new_tokens[..., None], axis=-1
+    logits, committed.new_tokens[..., None], axis=-1
   )[..., 0]
   log_probs = chosen - jax.nn.logsumexp(logits, axis=-1)
-  is_emitted = (
-      jnp.arange(log_probs.shape[1]) < committed.num_emitted[:, None]
-  )
+  is_emitted = jnp.arange(log_probs.shape[1]) < committed.num_emitted[:, None]
   return jnp.sum(jnp.where(is_emitted, log_probs, 0.0), axis=1)
 
 
@@ -416,14 +414,14 @@ def _repeat(run: Run, inputs, num_decodes: int):
     return jnp.repeat(x, num_decodes, axis=0)
 
   keys = fold_in_rows(
-      repeat(row_keys(run.key, batch)),
-      jnp.tile(jnp.arange(num_decodes), batch),
+    repeat(row_keys(run.key, batch)),
+    jnp.tile(jnp.arange(num_decodes), batch),
   )
   run = dataclasses.replace(
-      run,
-      key=keys,
-      temperature=repeat(run.temperature),
-      budgets=repeat(run.budgets),
+    run,
+    key=keys,
+    temperature=repeat(run.temperature),
+    budgets=repeat(run.budgets),
   )
   return run, repeat(inputs)
 
@@ -431,44 +429,44 @@ def _repeat(run: Run, inputs, num_decodes: int):
 def _rank(output: GenerateOutput, batch: int, num_decodes: int):
   """Splits the decodes of each input off the batch, best last."""
   output = jax.tree.map(
-      lambda x: x.reshape(batch, num_decodes, *x.shape[1:]), output
+    lambda x: x.reshape(batch, num_decodes, *x.shape[1:]), output
   )
   order = jnp.argsort(output.log_probs, axis=1)
   return jax.tree.map(
-      lambda x: jnp.take_along_axis(
-          x, order.reshape(*order.shape, *(1,) * (x.ndim - 2)), axis=1
-      ),
-      output,
+    lambda x: jnp.take_along_axis(
+      x, order.reshape(*order.shape, *(1,) * (x.ndim - 2)), axis=1
+    ),
+    output,
   )
 
 
 def _check_models(target, drafter, config: SpeculativeConfig):
   if not isinstance(target, DecoderModel):
     raise TypeError(
-        f"target is {type(target).__name__}; give a DecoderModel, which has"
-        " vocab_size, prefill and extend."
+      f"target is {type(target).__name__}; give a DecoderModel, which has"
+      " vocab_size, prefill and extend."
     )
   for name, token in (("eos_id", config.eos_id), ("pad_id", config.pad_id)):
     if token >= target.vocab_size:
       raise ValueError(
-          f"{name} is {token}, but the target's vocabulary has"
-          f" {target.vocab_size} entries; set {name} to the tokenizer's own."
+        f"{name} is {token}, but the target's vocabulary has"
+        f" {target.vocab_size} entries; set {name} to the tokenizer's own."
       )
   if not config.gamma:
     return
   if not isinstance(drafter, Drafter):
     hint = (
-        "wrap the draft model: sd.model_drafter(draft)"
-        if isinstance(drafter, DecoderModel)
-        else "give a Drafter, such as sd.model_drafter(draft), or set gamma=0"
+      "wrap the draft model: sd.model_drafter(draft)"
+      if isinstance(drafter, DecoderModel)
+      else "give a Drafter, such as sd.model_drafter(draft), or set gamma=0"
     )
     raise TypeError(f"drafter is {type(drafter).__name__}; {hint}.")
   if drafter.vocab_size != target.vocab_size:
     raise ValueError(
-        f"The drafter's vocabulary has {drafter.vocab_size} entries and the"
-        f" target's {target.vocab_size}. Speculation needs one tokenizer for"
-        " both. If they share one and differ in padding alone, say so with"
-        f" sd.model_drafter(draft, vocab_size={target.vocab_size})."
+      f"The drafter's vocabulary has {drafter.vocab_size} entries and the"
+      f" target's {target.vocab_size}. Speculation needs one tokenizer for"
+      " both. If they share one and differ in padding alone, say so with"
+      f" sd.model_drafter(draft, vocab_size={target.vocab_size})."
     )
 
 
@@ -477,21 +475,21 @@ def _check_inputs(inputs, target: DecoderModel) -> Int[Array, "B S"]:
     inputs = np.asarray(inputs)
   if inputs.ndim != 2 or not jnp.issubdtype(inputs.dtype, jnp.integer):
     raise ValueError(
-        f"inputs have shape {inputs.shape} and dtype {inputs.dtype}; give"
-        " token ids as integers [batch, source length], padded with 0."
+      f"inputs have shape {inputs.shape} and dtype {inputs.dtype}; give"
+      " token ids as integers [batch, source length], padded with 0."
     )
   if 0 in inputs.shape:
     raise ValueError(
-        f"inputs have shape {inputs.shape}; there must be at least one row"
-        " and one token."
+      f"inputs have shape {inputs.shape}; there must be at least one row"
+      " and one token."
     )
   if isinstance(inputs, np.ndarray):
     lowest, highest = inputs.min(), inputs.max()
     if lowest < 0 or highest >= target.vocab_size:
       raise ValueError(
-          f"inputs hold token id {lowest if lowest < 0 else highest}, but the"
-          f" target's vocabulary has ids 0 to {target.vocab_size - 1}; encode"
-          " them with the target's tokenizer."
+        f"inputs hold token id {lowest if lowest < 0 else highest}, but the"
+        f" target's vocabulary has ids 0 to {target.vocab_size - 1}; encode"
+        " them with the target's tokenizer."
       )
     return jax.device_put(inputs.astype(np.int32))
   return inputs
@@ -502,7 +500,7 @@ def _rows(name: str, value, batch: int, dtype) -> Array:
   array = np.asarray(value, dtype)
   if array.ndim and array.shape != (batch,):
     raise ValueError(
-        f"{name} has {array.shape[0]} entries for a batch of {batch} rows;"
-        " give one number, or one per row."
+      f"{name} has {array.shape[0]} entries for a batch of {batch} rows;"
+      " give one number, or one per row."
     )
   return jax.device_put(np.broadcast_to(array, (batch,)))

@@ -11,24 +11,24 @@ def zero_stats(batch: int, gamma: int) -> SpeculationStats:
   """Returns counters of nothing."""
   zeros = jnp.zeros((batch,), jnp.int32)
   return SpeculationStats(
-      target_calls=zeros,
-      drafted=zeros,
-      examined=zeros,
-      accepted=zeros,
-      corrected=zeros,
-      bonus=zeros,
-      emitted=zeros,
-      accepted_histogram=jnp.zeros((batch, gamma + 1), jnp.int32),
+    target_calls=zeros,
+    drafted=zeros,
+    examined=zeros,
+    accepted=zeros,
+    corrected=zeros,
+    bonus=zeros,
+    emitted=zeros,
+    accepted_histogram=jnp.zeros((batch, gamma + 1), jnp.int32),
   )
 
 
 def count_round(
-    stats: SpeculationStats,
-    *,
-    is_live: Bool[Array, "B"],
-    num_drafted: Int[Array, "B"],
-    num_accepted: Int[Array, "B"],
-    num_emitted: Int[Array, "B"],
+  stats: SpeculationStats,
+  *,
+  is_live: Bool[Array, "B"],
+  num_drafted: Int[Array, "B"],
+  num_accepted: Int[Array, "B"],
+  num_emitted: Int[Array, "B"],
 ) -> SpeculationStats:
   """Adds a round.
 
@@ -49,14 +49,14 @@ def count_round(
   bins = jnp.arange(stats.accepted_histogram.shape[1])
   in_bin = is_live[:, None] & (bins == accepted[:, None])
   return SpeculationStats(
-      target_calls=stats.target_calls + live,
-      drafted=stats.drafted + live * num_drafted,
-      examined=stats.examined + accepted + corrected,
-      accepted=stats.accepted + accepted,
-      corrected=stats.corrected + corrected,
-      bonus=stats.bonus + bonus,
-      emitted=stats.emitted + live * num_emitted,
-      accepted_histogram=stats.accepted_histogram + in_bin.astype(jnp.int32),
+    target_calls=stats.target_calls + live,
+    drafted=stats.drafted + live * num_drafted,
+    examined=stats.examined + accepted + corrected,
+    accepted=stats.accepted + accepted,
+    corrected=stats.corrected + corrected,
+    bonus=stats.bonus + bonus,
+    emitted=stats.emitted + live * num_emitted,
+    accepted_histogram=stats.accepted_histogram + in_bin.astype(jnp.int32),
   )
 
 

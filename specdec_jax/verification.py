@@ -28,11 +28,11 @@ class Verification(NamedTuple):
 
 
 def verify(
-    key: Key[Array, ""] | Key[Array, "B"],
-    draft_tokens: Int[Array, "B G"],
-    draft_probs: Float[Array, "B G V"],
-    target_probs: Float[Array, "B G1 V"],
-    draft_lengths: Int[Array, "B"] | None = None,
+  key: Key[Array, ""] | Key[Array, "B"],
+  draft_tokens: Int[Array, "B G"],
+  draft_probs: Float[Array, "B G V"],
+  target_probs: Float[Array, "B G1 V"],
+  draft_lengths: Int[Array, "B"] | None = None,
 ) -> Verification:
   """Applies the rejection rule with fresh randomness.
 
@@ -56,22 +56,22 @@ def verify(
   batch, gamma = draft_tokens.shape
   uniform = uniform_rows(row_keys(key, batch), gamma + 1)
   return apply_rule(
-      uniform[:, :gamma],
-      uniform[:, gamma],
-      draft_tokens,
-      draft_probs,
-      target_probs,
-      draft_lengths,
+    uniform[:, :gamma],
+    uniform[:, gamma],
+    draft_tokens,
+    draft_probs,
+    target_probs,
+    draft_lengths,
   )
 
 
 def apply_rule(
-    accept_uniform: Float[Array, "B G"],
-    next_uniform: Float[Array, "B"],
-    draft_tokens: Int[Array, "B G"],
-    draft_probs: Float[Array, "B G V"],
-    target_probs: Float[Array, "B G1 V"],
-    draft_lengths: Int[Array, "B"] | None = None,
+  accept_uniform: Float[Array, "B G"],
+  next_uniform: Float[Array, "B"],
+  draft_tokens: Int[Array, "B G"],
+  draft_probs: Float[Array, "B G V"],
+  target_probs: Float[Array, "B G1 V"],
+  draft_lengths: Int[Array, "B"] | None = None,
 ) -> Verification:
   """The rule as a deterministic function of its random numbers.
 
@@ -88,7 +88,7 @@ def apply_rule(
   """
   gamma = draft_tokens.shape[1]
   p = jnp.take_along_axis(
-      target_probs[:, :gamma], draft_tokens[..., None], axis=-1
+    target_probs[:, :gamma], draft_tokens[..., None], axis=-1
   )[..., 0]
   q = jnp.take_along_axis(draft_probs, draft_tokens[..., None], axis=-1)[..., 0]
   # Strict, and without a division: u can be 0, and a token that the target
@@ -102,7 +102,7 @@ def apply_rule(
     draft_probs = jnp.where(is_guess[..., None], draft_probs, 0.0)
   draft_probs = jnp.pad(draft_probs, ((0, 0), (0, 1), (0, 0)))
   num_accepted = jnp.sum(
-      jnp.cumprod(accepted.astype(jnp.int32), axis=1), axis=1
+    jnp.cumprod(accepted.astype(jnp.int32), axis=1), axis=1
   )
   row = num_accepted[:, None, None]
   p_next = jnp.take_along_axis(target_probs, row, axis=1)[:, 0]
@@ -112,7 +112,7 @@ def apply_rule(
 
 
 def residual(
-    target_probs: Float[Array, "B V"], draft_probs: Float[Array, "B V"]
+  target_probs: Float[Array, "B V"], draft_probs: Float[Array, "B V"]
 ) -> Float[Array, "B V"]:
   """max(0, p - q), not normalised; p itself where nothing is left of it.
 
@@ -126,23 +126,23 @@ def residual(
 def _check(draft_tokens, draft_probs, target_probs, draft_lengths):
   if draft_tokens.ndim != 2:
     raise ValueError(
-        f"draft_tokens has shape {draft_tokens.shape}; it must be [B, G]."
+      f"draft_tokens has shape {draft_tokens.shape}; it must be [B, G]."
     )
   batch, gamma = draft_tokens.shape
   if target_probs.ndim != 3 or target_probs.shape[:2] != (batch, gamma + 1):
     raise ValueError(
-        f"target_probs has shape {target_probs.shape}; for draft_tokens of"
-        f" shape {draft_tokens.shape} it must be [{batch}, {gamma + 1}, V]:"
-        " one row per guess and one for the token after them."
+      f"target_probs has shape {target_probs.shape}; for draft_tokens of"
+      f" shape {draft_tokens.shape} it must be [{batch}, {gamma + 1}, V]:"
+      " one row per guess and one for the token after them."
     )
   vocab_size = target_probs.shape[-1]
   if draft_probs.shape != (batch, gamma, vocab_size):
     raise ValueError(
-        f"draft_probs has shape {draft_probs.shape}; for draft_tokens of shape"
-        f" {draft_tokens.shape} and a target of {vocab_size} entries it must"
-        f" be [{batch}, {gamma}, {vocab_size}]."
+      f"draft_probs has shape {draft_probs.shape}; for draft_tokens of shape"
+      f" {draft_tokens.shape} and a target of {vocab_size} entries it must"
+      f" be [{batch}, {gamma}, {vocab_size}]."
     )
   if draft_lengths is not None and draft_lengths.shape != (batch,):
     raise ValueError(
-        f"draft_lengths has shape {draft_lengths.shape}; it must be [{batch}]."
+      f"draft_lengths has shape {draft_lengths.shape}; it must be [{batch}]."
     )

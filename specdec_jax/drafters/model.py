@@ -3,9 +3,11 @@
 After a fully accepted block the draft's cache lacks the last guess, which was
 drawn but never fed. The gap is closed by feeding the last *two* committed
 tokens in each round's first call: where nothing was missing, the first of
-them overwrites its own entry. The alternative, a (gamma + 1)-th call whose
-logits nobody reads, costs a whole step; a second query row costs a fraction
-of one (`experiments/README.md` has both timings).
+them overwrites its own entry. The alternative is a (gamma + 1)-th call whose
+logits nobody reads. On two CPU cores both cost the same for a draft of 0.9M
+parameters, about one step (`draft_first_ms` and `draft_step_ms` in the report
+of `experiments.generate`); where a call is bound by memory or by its launch,
+a second row costs next to nothing, and a whole call does not.
 """
 
 import dataclasses
@@ -38,29 +40,29 @@ class ModelDrafter:
     return self.width or self.model.vocab_size
 
   def prefill(
-      self, params: Params, inputs: Int[Array, "B S"], length: int
+    self, params: Params, inputs: Int[Array, "B S"], length: int
   ) -> Cache:
     """Reads the inputs with the draft model's own encoder."""
     return self.model.prefill(params, inputs, length).cache
 
   def draft(
-      self,
-      params: Params,
-      context: Context,
-      cache: Cache,
-      keys: Key[Array, "B"],
-      sampler: Sampler,
-      gamma: int,
+    self,
+    params: Params,
+    context: Context,
+    cache: Cache,
+    keys: Key[Array, "B"],
+    sampler: Sampler,
+    gamma: int,
   ) -> tuple[Draft, Cache]:
     """Guesses in a scan of `gamma` calls; see `Drafter.draft`."""
     # In the first round there is one committed token: the second one fed is
     # filler then, whose entry the next call overwrites.
     start = jnp.maximum(context.lengths - 2, 0)
     tokens = jnp.take_along_axis(
-        context.tokens, start[:, None] + jnp.arange(2), axis=1
+      context.tokens, start[:, None] + jnp.arange(2), axis=1
     )
     logits, cache = self._extend(
-        params, tokens, context.position + start, cache
+      params, tokens, context.position + start, cache
     )
     last = (context.lengths - 1 - start)[:, None, None]
     logits = jnp.take_along_axis(logits, last, axis=1)
@@ -76,15 +78,15 @@ class ModelDrafter:
     carry = (token, context.position + context.lengths, cache)
     (_, _, cache), (tokens, laws) = jax.lax.scan(step, carry, uniform[1:])
     return (
-        Draft(
-            jnp.concatenate([token[:, None], tokens.swapaxes(0, 1)], axis=1),
-            jnp.concatenate([probs[:, None], laws.swapaxes(0, 1)], axis=1),
-        ),
-        cache,
+      Draft(
+        jnp.concatenate([token[:, None], tokens.swapaxes(0, 1)], axis=1),
+        jnp.concatenate([probs[:, None], laws.swapaxes(0, 1)], axis=1),
+      ),
+      cache,
     )
 
   def _extend(
-      self, params, tokens, positions, cache
+    self, params, tokens, positions, cache
   ) -> tuple[Float[Array, "B Q V"], Cache]:
     # An id that only the wider target knows (padding, in effect) is fed as
     # the model's last one: a guess may rest on anything.
@@ -93,13 +95,13 @@ class ModelDrafter:
     missing = self.vocab_size - self.model.vocab_size
     if missing > 0:
       logits = jnp.pad(
-          logits, ((0, 0), (0, 0), (0, missing)), constant_values=-jnp.inf
+        logits, ((0, 0), (0, 0), (0, missing)), constant_values=-jnp.inf
       )
     return logits[..., : self.vocab_size], cache
 
 
 def model_drafter(
-    model: DecoderModel, *, vocab_size: int | None = None
+  model: DecoderModel, *, vocab_size: int | None = None
 ) -> ModelDrafter:
   """Makes a drafter of a model.
 
@@ -115,11 +117,11 @@ def model_drafter(
   """
   if not isinstance(model, DecoderModel):
     raise TypeError(
-        f"model is {type(model).__name__}; give a DecoderModel, which has"
-        " vocab_size, prefill and extend."
+      f"model is {type(model).__name__}; give a DecoderModel, which has"
+      " vocab_size, prefill and extend."
     )
   if vocab_size is not None and vocab_size < 1:
     raise ValueError(
-        f"vocab_size is {vocab_size}; give the target's vocabulary size."
+      f"vocab_size is {vocab_size}; give the target's vocabulary size."
     )
   return ModelDrafter(model, vocab_size)

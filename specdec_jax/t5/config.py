@@ -5,6 +5,7 @@ same macro would silently make target and draft the same model.
 """
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -56,18 +57,17 @@ class T5Config:
       value = getattr(self, field.name)
       if field.type is int and (not isinstance(value, int) or value < 1):
         raise ValueError(
-            f"T5Config.{field.name} is {value!r}; it must be a positive"
-            " integer."
+          f"T5Config.{field.name} is {value!r}; it must be a positive integer."
         )
     unknown = set(self.mlp_activations) - {"relu", "gelu", "linear", "silu"}
     if unknown or not self.mlp_activations:
       raise ValueError(
-          f"T5Config.mlp_activations is {self.mlp_activations}; T5 1.0 has"
-          " ('relu',), T5 1.1 has ('gelu', 'linear')."
+        f"T5Config.mlp_activations is {self.mlp_activations}; T5 1.0 has"
+        " ('relu',), T5 1.1 has ('gelu', 'linear')."
       )
 
 
-def check_dtype(dtype: object) -> str:
+def check_dtype(dtype: Any) -> str:
   """Returns the name of a compute dtype.
 
   Args:
@@ -81,43 +81,43 @@ def check_dtype(dtype: object) -> str:
     name = np.dtype(jnp.dtype(dtype)).name
   except TypeError as error:
     raise ValueError(
-        f"dtype is {dtype!r}; T5 computes in 'float32' or 'bfloat16'."
+      f"dtype is {dtype!r}; T5 computes in 'float32' or 'bfloat16'."
     ) from error
   if name == "float16":
     raise ValueError(
-        "dtype is float16, in which T5's feed-forward activations overflow;"
-        " use 'bfloat16' on accelerators or 'float32'."
+      "dtype is float16, in which T5's feed-forward activations overflow;"
+      " use 'bfloat16' on accelerators or 'float32'."
     )
   if name not in ("float32", "bfloat16"):
     raise ValueError(
-        f"dtype is {name}; T5 computes in 'float32' or 'bfloat16'."
+      f"dtype is {name}; T5 computes in 'float32' or 'bfloat16'."
     )
   return name
 
 
 def _v1_0(emb_dim, num_heads, num_layers, mlp_dim, head_dim=64) -> T5Config:
   return T5Config(
-      emb_dim=emb_dim,
-      num_heads=num_heads,
-      num_encoder_layers=num_layers,
-      num_decoder_layers=num_layers,
-      head_dim=head_dim,
-      mlp_dim=mlp_dim,
+    emb_dim=emb_dim,
+    num_heads=num_heads,
+    num_encoder_layers=num_layers,
+    num_decoder_layers=num_layers,
+    head_dim=head_dim,
+    mlp_dim=mlp_dim,
   )
 
 
 def _v1_1(
-    emb_dim, num_heads, num_layers, mlp_dim, *, decoder=None, vocab=32128
+  emb_dim, num_heads, num_layers, mlp_dim, *, decoder=None, vocab=32128
 ) -> T5Config:
   return T5Config(
-      vocab_size=vocab,
-      emb_dim=emb_dim,
-      num_heads=num_heads,
-      num_encoder_layers=num_layers,
-      num_decoder_layers=decoder or num_layers,
-      mlp_dim=mlp_dim,
-      mlp_activations=("gelu", "linear"),
-      logits_via_embedding=False,
+    vocab_size=vocab,
+    emb_dim=emb_dim,
+    num_heads=num_heads,
+    num_encoder_layers=num_layers,
+    num_decoder_layers=decoder or num_layers,
+    mlp_dim=mlp_dim,
+    mlp_activations=("gelu", "linear"),
+    logits_via_embedding=False,
   )
 
 
@@ -125,46 +125,46 @@ _MT5_VOCAB = 250112
 _BYT5_VOCAB = 384
 
 T5_1_0 = {
-    "small": _v1_0(512, 8, 6, 2048),
-    "base": _v1_0(768, 12, 12, 3072),
-    "large": _v1_0(1024, 16, 24, 4096),
-    "3b": _v1_0(1024, 32, 24, 16384, head_dim=128),
-    "11b": _v1_0(1024, 128, 24, 65536, head_dim=128),
+  "small": _v1_0(512, 8, 6, 2048),
+  "base": _v1_0(768, 12, 12, 3072),
+  "large": _v1_0(1024, 16, 24, 4096),
+  "3b": _v1_0(1024, 32, 24, 16384, head_dim=128),
+  "11b": _v1_0(1024, 128, 24, 65536, head_dim=128),
 }
 
 T5_1_1 = {
-    "small": _v1_1(512, 6, 8, 1024),
-    "base": _v1_1(768, 12, 12, 2048),
-    "large": _v1_1(1024, 16, 24, 2816),
-    "xl": _v1_1(2048, 32, 24, 5120),
-    "xxl": _v1_1(4096, 64, 24, 10240),
+  "small": _v1_1(512, 6, 8, 1024),
+  "base": _v1_1(768, 12, 12, 2048),
+  "large": _v1_1(1024, 16, 24, 2816),
+  "xl": _v1_1(2048, 32, 24, 5120),
+  "xxl": _v1_1(4096, 64, 24, 10240),
 }
 
 MT5 = {
-    size: dataclasses.replace(config, vocab_size=_MT5_VOCAB)
-    for size, config in T5_1_1.items()
+  size: dataclasses.replace(config, vocab_size=_MT5_VOCAB)
+  for size, config in T5_1_1.items()
 }
 
 BYT5 = {
-    "small": _v1_1(1472, 6, 12, 3584, decoder=4, vocab=_BYT5_VOCAB),
-    "base": _v1_1(1536, 12, 18, 3968, decoder=6, vocab=_BYT5_VOCAB),
-    "large": _v1_1(1536, 16, 36, 3840, decoder=12, vocab=_BYT5_VOCAB),
-    "xl": _v1_1(2560, 32, 36, 6720, decoder=12, vocab=_BYT5_VOCAB),
-    "xxl": _v1_1(4672, 64, 36, 12352, decoder=12, vocab=_BYT5_VOCAB),
+  "small": _v1_1(1472, 6, 12, 3584, decoder=4, vocab=_BYT5_VOCAB),
+  "base": _v1_1(1536, 12, 18, 3968, decoder=6, vocab=_BYT5_VOCAB),
+  "large": _v1_1(1536, 16, 36, 3840, decoder=12, vocab=_BYT5_VOCAB),
+  "xl": _v1_1(2560, 32, 36, 6720, decoder=12, vocab=_BYT5_VOCAB),
+  "xxl": _v1_1(4672, 64, 36, 12352, decoder=12, vocab=_BYT5_VOCAB),
 }
 
 FLAN_T5 = dict(T5_1_1)
 
 CONFIGS: dict[str, T5Config] = {
-    f"{family}_{size}": config
-    for family, sizes in (
-        ("t5_1_0", T5_1_0),
-        ("t5_1_1", T5_1_1),
-        ("mt5", MT5),
-        ("byt5", BYT5),
-        ("flan_t5", FLAN_T5),
-    )
-    for size, config in sizes.items()
+  f"{family}_{size}": config
+  for family, sizes in (
+    ("t5_1_0", T5_1_0),
+    ("t5_1_1", T5_1_1),
+    ("mt5", MT5),
+    ("byt5", BYT5),
+    ("flan_t5", FLAN_T5),
+  )
+  for size, config in sizes.items()
 }
 """Every published size by name, "t5_1_1_xxl" and the like."""
 
@@ -177,7 +177,7 @@ def get_config(name: str) -> T5Config:
   """
   if name not in CONFIGS:
     raise ValueError(
-        f"There is no T5 named {name!r}; the published sizes are"
-        f" {', '.join(CONFIGS)}."
+      f"There is no T5 named {name!r}; the published sizes are"
+      f" {', '.join(CONFIGS)}."
     )
   return CONFIGS[name]

@@ -11,8 +11,13 @@ from specdec_jax.kv_cache import KVCache
 from specdec_jax.t5.config import T5Config
 
 _kernel_init = nn.initializers.variance_scaling(
-    1.0, "fan_in", "truncated_normal"
+  1.0, "fan_in", "truncated_normal"
 )
+
+
+def _with_axes(init: Callable, axes: tuple[str, ...]) -> Callable[..., Array]:
+  """Gives the dimensions of an initial value their logical names."""
+  return nn.with_logical_partitioning(init, axes)  # type: ignore
 
 
 class Dense(nn.Module):
@@ -36,9 +41,9 @@ class Dense(nn.Module):
       return self.init_scale * _kernel_init(key, shape, dtype)
 
     kernel = self.param(
-        "kernel",
-        nn.with_logical_partitioning(init, self.axes),
-        (x.shape[-1], self.features),
+      "kernel",
+      _with_axes(init, self.axes),
+      (x.shape[-1], self.features),
     )
     return jnp.dot(x.astype(self.dtype), kernel.astype(self.dtype))
 
@@ -52,9 +57,9 @@ class LayerNorm(nn.Module):
   @nn.compact
   def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
     scale = self.param(
-        "scale",
-        nn.with_logical_partitioning(nn.initializers.ones, ("embed",)),
-        (x.shape[-1],),
+      "scale",
+      _with_axes(nn.initializers.ones, ("embed",)),
+      (x.shape[-1],),
     )
     x = x.astype(jnp.float32)
     mean_square = jnp.mean(jnp.square(x), axis=-1, keepdims=True)
@@ -74,26 +79,26 @@ class MlpBlock(nn.Module):
     for i, name in enumerate(config.mlp_activations):
       gated = len(config.mlp_activations) > 1
       y = Dense(
-          config.mlp_dim,
-          ("embed", "mlp"),
-          config.dtype,
-          name=f"wi_{i}" if gated else "wi",
+        config.mlp_dim,
+        ("embed", "mlp"),
+        config.dtype,
+        name=f"wi_{i}" if gated else "wi",
       )(x)
       y = _ACTIVATIONS[name](y)
       hidden = y if hidden is None else hidden * y
     hidden = nn.Dropout(config.dropout_rate, broadcast_dims=(-2,))(
-        hidden, deterministic=deterministic
+      hidden, deterministic=deterministic
     )
     return Dense(config.emb_dim, ("mlp", "embed"), config.dtype, name="wo")(
-        hidden
+      hidden
     )
 
 
 _ACTIVATIONS: dict[str, Callable] = {
-    "relu": nn.relu,
-    "gelu": nn.gelu,  # The tanh form, on T5X's and Hugging Face's side too.
-    "silu": nn.silu,
-    "linear": lambda x: x,
+  "relu": nn.relu,
+  "gelu": nn.gelu,  # The tanh form, on T5X's and Hugging Face's side too.
+  "silu": nn.silu,
+  "linear": lambda x: x,
 }
 
 
@@ -111,7 +116,7 @@ class Attention(nn.Module):
     width = config.num_heads * config.head_dim
     # T5 folds attention's 1 / sqrt(head_dim) into the query's initial values.
     self.query = Dense(
-        width, ("embed", "joined_kv"), config.dtype, config.head_dim**-0.5
+      width, ("embed", "joined_kv"), config.dtype, config.head_dim**-0.5
     )
     self.key = Dense(width, ("embed", "joined_kv"), config.dtype)
     self.value = Dense(width, ("embed", "joined_kv"), config.dtype)
@@ -119,60 +124,58 @@ class Attention(nn.Module):
     self.dropout = nn.Dropout(config.dropout_rate, broadcast_dims=(-2,))
 
   def __call__(
-      self,
-      x: Float[Array, "B T D"],
-      memory: Float[Array, "B S D"],
-      bias: Float[Array, "#B h #T S"],
-      deterministic: bool = True,
+    self,
+    x: Float[Array, "B T D"],
+    memory: Float[Array, "B S D"],
+    bias: Float[Array, "#B h #T S"],
+    deterministic: bool = True,
   ) -> Float[Array, "B T D"]:
     """Attends from `x` to `memory`; `bias` holds mask and position biases."""
     return self._attend(
-        self._heads(self.query(x)), self.fixed(memory), bias, deterministic
+      self._heads(self.query(x)), self.fixed(memory), bias, deterministic
     )
 
   def fixed(self, memory: Float[Array, "B S D"]) -> KVCache:
     """Keys and values of a whole sequence, computed once."""
     return KVCache.of_sequence(
-        self._heads(self.key(memory)), self._heads(self.value(memory))
+      self._heads(self.key(memory)), self._heads(self.value(memory))
     )
 
   def step(
-      self,
-      x: Float[Array, "B Q D"],
-      positions: Int[Array, "B"],
-      cache: KVCache,
-      bias: Float[Array, "B h Q L"],
+    self,
+    x: Float[Array, "B Q D"],
+    positions: Int[Array, "B"],
+    cache: KVCache,
+    bias: Float[Array, "B h Q L"],
   ) -> tuple[Float[Array, "B Q D"], KVCache]:
     """Writes the tokens' keys and values, then attends to the cache."""
     cache = cache.write(
-        self._heads(self.key(x)), self._heads(self.value(x)), positions
+      self._heads(self.key(x)), self._heads(self.value(x)), positions
     )
     return self._attend(self._heads(self.query(x)), cache, bias), cache
 
   def cross_step(
-      self,
-      x: Float[Array, "B Q D"],
-      memory: KVCache,
-      bias: Float[Array, "B h #Q S"],
+    self,
+    x: Float[Array, "B Q D"],
+    memory: KVCache,
+    bias: Float[Array, "B h #Q S"],
   ) -> Float[Array, "B Q D"]:
     """Attends to keys and values that never change."""
     return self._attend(self._heads(self.query(x)), memory, bias)
 
   def _heads(self, x: Float[Array, "B T HK"]) -> Float[Array, "B T H K"]:
-    return x.reshape(
-        *x.shape[:-1], self.config.num_heads, self.config.head_dim
-    )
+    return x.reshape(*x.shape[:-1], self.config.num_heads, self.config.head_dim)
 
   def _attend(self, query, memory: KVCache, bias, deterministic=True):
     logits = jnp.einsum(
-        "bqhk,bhkl->bhql",
-        query,
-        memory.key,
-        preferred_element_type=jnp.float32,
+      "bqhk,bhkl->bhql",
+      query,
+      memory.key,
+      preferred_element_type=jnp.float32,
     )
     weights = jax.nn.softmax(logits + bias, axis=-1)
     weights = self.dropout(
-        weights.astype(self.config.dtype), deterministic=deterministic
+      weights.astype(self.config.dtype), deterministic=deterministic
     )
     mixed = jnp.einsum("bhql,bhlk->bqhk", weights, memory.value)
     return self.out(mixed.reshape(*mixed.shape[:2], -1))
@@ -186,12 +189,12 @@ class RelativeBiasTable(nn.Module):
   @nn.compact
   def __call__(self) -> Float[Array, "H buckets"]:
     return self.param(
-        "rel_embedding",
-        nn.with_logical_partitioning(
-            nn.initializers.variance_scaling(1.0, "fan_avg", "uniform"),
-            ("heads", "relpos_buckets"),
-        ),
-        (self.config.num_heads, self.config.relative_attention_num_buckets),
+      "rel_embedding",
+      _with_axes(
+        nn.initializers.variance_scaling(1.0, "fan_avg", "uniform"),
+        ("heads", "relpos_buckets"),
+      ),
+      (self.config.num_heads, self.config.relative_attention_num_buckets),
     )
 
 
@@ -202,11 +205,9 @@ class Embed(nn.Module):
 
   def setup(self):
     self.embedding = self.param(
-        "embedding",
-        nn.with_logical_partitioning(
-            nn.initializers.normal(1.0), ("vocab", "embed")
-        ),
-        (self.config.vocab_size, self.config.emb_dim),
+      "embedding",
+      _with_axes(nn.initializers.normal(1.0), ("vocab", "embed")),
+      (self.config.vocab_size, self.config.emb_dim),
     )
 
   def __call__(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
@@ -216,10 +217,10 @@ class Embed(nn.Module):
     """Logits against the embedding, scaled; float32."""
     y = y * self.config.emb_dim**-0.5
     return jnp.einsum(
-        "btd,vd->btv",
-        y,
-        self.embedding.astype(y.dtype),
-        preferred_element_type=jnp.float32,
+      "btd,vd->btv",
+      y,
+      self.embedding.astype(y.dtype),
+      preferred_element_type=jnp.float32,
     )
 
 
@@ -231,10 +232,10 @@ class LogitsDense(nn.Module):
   @nn.compact
   def __call__(self, y: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
     kernel = self.param(
-        "kernel",
-        nn.with_logical_partitioning(_kernel_init, ("embed", "vocab")),
-        (self.config.emb_dim, self.config.vocab_size),
+      "kernel",
+      _with_axes(_kernel_init, ("embed", "vocab")),
+      (self.config.emb_dim, self.config.vocab_size),
     )
     return jnp.dot(
-        y, kernel.astype(y.dtype), preferred_element_type=jnp.float32
+      y, kernel.astype(y.dtype), preferred_element_type=jnp.float32
     )

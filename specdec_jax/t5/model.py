@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -46,26 +48,24 @@ class T5Model:
 
   def logical_axes(self) -> Params:
     """The parameters' tree with T5X's logical axis names as leaves."""
-    return nn.get_partition_spec(
-        jax.eval_shape(self._init, jax.random.key(0))
-    )
+    return nn.get_partition_spec(jax.eval_shape(self._init, jax.random.key(0)))
 
   def param_shapes(self) -> Params:
     """The parameters' tree with `jax.ShapeDtypeStruct` as leaves."""
     return jax.eval_shape(self.init, jax.random.key(0))
 
   def encode(
-      self, params: Params, inputs: Int[Array, "B S"]
+    self, params: Params, inputs: Int[Array, "B S"]
   ) -> Float[Array, "B S D"]:
     """Encodes int32[B, S], padded with 0."""
-    return self.module.apply({"params": params}, inputs, method=T5.encode)
+    return self._apply(T5.encode, params, inputs)
 
   def decode(
-      self,
-      params: Params,
-      encoded: Float[Array, "B S D"],
-      inputs: Int[Array, "B S"],
-      decoder_input_tokens: Int[Array, "B T"],
+    self,
+    params: Params,
+    encoded: Float[Array, "B S D"],
+    inputs: Int[Array, "B S"],
+    decoder_input_tokens: Int[Array, "B T"],
   ) -> Float[Array, "B T V"]:
     """Scores whole target sequences (teacher forcing), without a cache.
 
@@ -79,42 +79,35 @@ class T5Model:
     Returns:
       float32[B, T, V]; row t is for the token after `[:, t]`.
     """
-    return self.module.apply(
-        {"params": params},
-        encoded,
-        inputs,
-        decoder_input_tokens,
-        method=T5.decode,
-    )
+    return self._apply(T5.decode, params, encoded, inputs, decoder_input_tokens)
 
   def prefill(
-      self, params: Params, inputs: Int[Array, "B S"], length: int
+    self, params: Params, inputs: Int[Array, "B S"], length: int
   ) -> Prefill:
     """Encodes, and computes the cross-attention's keys and values once.
 
     See `DecoderModel.prefill`.
     """
-    cache = self.module.apply(
-        {"params": params}, inputs, length, method=T5.start
-    )
+    cache = self._apply(T5.start, params, inputs, length)
     batch = inputs.shape[0]
     return Prefill(
-        cache,
-        jnp.full((batch,), START_TOKEN, jnp.int32),
-        jnp.zeros((batch,), jnp.int32),
+      cache,
+      jnp.full((batch,), START_TOKEN, jnp.int32),
+      jnp.zeros((batch,), jnp.int32),
     )
 
   def extend(
-      self,
-      params: Params,
-      tokens: Int[Array, "B Q"],
-      positions: Int[Array, "B"],
-      cache: T5Cache,
+    self,
+    params: Params,
+    tokens: Int[Array, "B Q"],
+    positions: Int[Array, "B"],
+    cache: T5Cache,
   ) -> tuple[Float[Array, "B Q V"], T5Cache]:
     """Scores Q tokens a row; see `DecoderModel.extend`."""
-    return self.module.apply(
-        {"params": params}, tokens, positions, cache, method=T5.extend
-    )
+    return self._apply(T5.extend, params, tokens, positions, cache)
+
+  def _apply(self, method: Callable, params: Params, *arguments) -> Any:
+    return self.module.apply({"params": params}, *arguments, method=method)
 
   @functools.partial(jax.jit, static_argnums=0)
   def _init(self, key):

@@ -5,6 +5,7 @@ cached `extend` is tested against.
 """
 
 import dataclasses
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -15,12 +16,12 @@ from specdec_jax.kv_cache import KVCache
 from specdec_jax.t5 import relative_bias
 from specdec_jax.t5.config import T5Config
 from specdec_jax.t5.layers import (
-    Attention,
-    Embed,
-    LayerNorm,
-    LogitsDense,
-    MlpBlock,
-    RelativeBiasTable,
+  Attention,
+  Embed,
+  LayerNorm,
+  LogitsDense,
+  MlpBlock,
+  RelativeBiasTable,
 )
 
 
@@ -66,7 +67,7 @@ class _Stack(nn.Module):
 
   config: T5Config
 
-  def _table(self, layer: nn.Module | None = None):
+  def _table(self, layer: Any = None):
     owner = layer if self.config.relative_bias_per_layer else self
     return owner.relpos_bias()
 
@@ -102,7 +103,7 @@ class Encoder(_Stack):
     if not config.relative_bias_per_layer:
       self.relpos_bias = RelativeBiasTable(config)
     self.layers = [
-        EncoderLayer(config) for _ in range(config.num_encoder_layers)
+      EncoderLayer(config) for _ in range(config.num_encoder_layers)
     ]
     self.encoder_norm = LayerNorm(config.dtype)
     self.dropout = nn.Dropout(config.dropout_rate, broadcast_dims=(-2,))
@@ -112,10 +113,10 @@ class Encoder(_Stack):
     padding = _mask_bias(mask)
     for layer in self.layers:
       bias = relative_bias.full_bias(
-          self._table(layer),
-          x.shape[1],
-          bidirectional=True,
-          max_distance=self.config.relative_attention_max_distance,
+        self._table(layer),
+        x.shape[1],
+        bidirectional=True,
+        max_distance=self.config.relative_attention_max_distance,
       )
       x = layer(x, bias + padding, deterministic)
     return self.dropout(self.encoder_norm(x), deterministic=deterministic)
@@ -151,16 +152,16 @@ class DecoderLayer(nn.Module):
   def step(self, x, positions, cache: LayerCache, bias, cross_bias):
     """The same for Q tokens a row against the cache."""
     y, self_attention = self.self_attention.step(
-        self.pre_self_attention_layer_norm(x),
-        positions,
-        cache.self_attention,
-        bias,
+      self.pre_self_attention_layer_norm(x),
+      positions,
+      cache.self_attention,
+      bias,
     )
     x += y
     x += self.encoder_decoder_attention.cross_step(
-        self.pre_cross_attention_layer_norm(x),
-        cache.cross_attention,
-        cross_bias,
+      self.pre_cross_attention_layer_norm(x),
+      cache.cross_attention,
+      cross_bias,
     )
     x += self.mlp(self.pre_mlp_layer_norm(x))
     return x, dataclasses.replace(cache, self_attention=self_attention)
@@ -174,7 +175,7 @@ class Decoder(_Stack):
     if not config.relative_bias_per_layer:
       self.relpos_bias = RelativeBiasTable(config)
     self.layers = [
-        DecoderLayer(config) for _ in range(config.num_decoder_layers)
+      DecoderLayer(config) for _ in range(config.num_decoder_layers)
     ]
     self.decoder_norm = LayerNorm(config.dtype)
     self.dropout = nn.Dropout(config.dropout_rate, broadcast_dims=(-2,))
@@ -185,15 +186,15 @@ class Decoder(_Stack):
     x = self.dropout(x, deterministic=deterministic)
     length = x.shape[1]
     causal = jnp.where(
-        jnp.tril(jnp.ones((length, length), bool)), 0.0, relative_bias.MASKED
+      jnp.tril(jnp.ones((length, length), bool)), 0.0, relative_bias.MASKED
     )
     cross_bias = _mask_bias(encoder_mask)
     for layer in self.layers:
       bias = relative_bias.full_bias(
-          self._table(layer),
-          length,
-          bidirectional=False,
-          max_distance=self.config.relative_attention_max_distance,
+        self._table(layer),
+        length,
+        bidirectional=False,
+        max_distance=self.config.relative_attention_max_distance,
       )
       x = layer(x, encoded, bias + causal, cross_bias, deterministic)
     return self.dropout(self.decoder_norm(x), deterministic=deterministic)
@@ -205,21 +206,21 @@ class Decoder(_Stack):
 
     def line(layer=None):
       biases = relative_bias.line_of_biases(
-          self._table(layer),
-          length,
-          max_distance=config.relative_attention_max_distance,
+        self._table(layer),
+        length,
+        max_distance=config.relative_attention_max_distance,
       )
       return jnp.broadcast_to(biases, (batch, *biases.shape))
 
     layers = tuple(
-        LayerCache(
-            KVCache.create(
-                batch, config.num_heads, length, config.head_dim, config.dtype
-            ),
-            layer.encoder_decoder_attention.fixed(encoded),
-            line(layer) if config.relative_bias_per_layer else None,
-        )
-        for layer in self.layers
+      LayerCache(
+        KVCache.create(
+          batch, config.num_heads, length, config.head_dim, config.dtype
+        ),
+        layer.encoder_decoder_attention.fixed(encoded),
+        line(layer) if config.relative_bias_per_layer else None,
+      )
+      for layer in self.layers
     )
     shared = None if config.relative_bias_per_layer else line()
     return T5Cache(layers, shared, encoder_mask)
@@ -239,7 +240,7 @@ class Decoder(_Stack):
       x, layer_cache = layer.step(x, positions, layer_cache, bias, cross_bias)
       layers.append(layer_cache)
     return self.decoder_norm(x), dataclasses.replace(
-        cache, layers=tuple(layers)
+      cache, layers=tuple(layers)
     )
 
 
@@ -257,17 +258,17 @@ class T5(nn.Module):
     return self.encoder(self.token_embedder(inputs), inputs > 0, deterministic)
 
   def decode(
-      self,
-      encoded: Float[Array, "B S D"],
-      inputs: Int[Array, "B S"],
-      decoder_input_tokens: Int[Array, "B T"],
-      deterministic: bool = True,
+    self,
+    encoded: Float[Array, "B S D"],
+    inputs: Int[Array, "B S"],
+    decoder_input_tokens: Int[Array, "B T"],
+    deterministic: bool = True,
   ) -> Float[Array, "B T V"]:
     y = self.decoder(
-        self.token_embedder(decoder_input_tokens),
-        encoded,
-        inputs > 0,
-        deterministic,
+      self.token_embedder(decoder_input_tokens),
+      encoded,
+      inputs > 0,
+      deterministic,
     )
     return self._logits(y)
 
@@ -279,9 +280,7 @@ class T5(nn.Module):
     return self.decoder.start(self.encode(inputs), inputs > 0, length)
 
   def extend(self, tokens, positions, cache: T5Cache):
-    y, cache = self.decoder.step(
-        self.token_embedder(tokens), positions, cache
-    )
+    y, cache = self.decoder.step(self.token_embedder(tokens), positions, cache)
     return self._logits(y), cache
 
   def _logits(self, y):

@@ -17,11 +17,11 @@ MASKED = -1e10
 
 
 def bucket(
-    relative_position: np.ndarray,
-    *,
-    bidirectional: bool,
-    num_buckets: int,
-    max_distance: int,
+  relative_position: np.ndarray,
+  *,
+  bidirectional: bool,
+  num_buckets: int,
+  max_distance: int,
 ) -> np.ndarray:
   """The bucket of each relative position (key minus query).
 
@@ -48,36 +48,36 @@ def bucket(
     distance = np.maximum(distance, 0)
   max_exact = num_buckets // 2
   far = max_exact + (
-      np.log(distance.astype(np.float32) / max_exact + np.finfo(np.float32).eps)
-      / np.log(max_distance / max_exact)
-      * (num_buckets - max_exact)
+    np.log(distance.astype(np.float32) / max_exact + np.finfo(np.float32).eps)
+    / np.log(max_distance / max_exact)
+    * (num_buckets - max_exact)
   ).astype(np.int32)
   far = np.minimum(far, num_buckets - 1)
   return (offset + np.where(distance < max_exact, distance, far)).astype(
-      np.int32
+    np.int32
   )
 
 
 def full_bias(
-    table: Float[Array, "H buckets"],
-    length: int,
-    *,
-    bidirectional: bool,
-    max_distance: int,
+  table: Float[Array, "H buckets"],
+  length: int,
+  *,
+  bidirectional: bool,
+  max_distance: int,
 ) -> Float[Array, "1 H T T"]:
   """The biases between all positions of a stack, float32[1, H, T, T]."""
   position = np.arange(length)
   buckets = bucket(
-      position[None, :] - position[:, None],
-      bidirectional=bidirectional,
-      num_buckets=table.shape[1],
-      max_distance=max_distance,
+    position[None, :] - position[:, None],
+    bidirectional=bidirectional,
+    num_buckets=table.shape[1],
+    max_distance=max_distance,
   )
   return table[:, buckets][None].astype(jnp.float32)
 
 
 def line_of_biases(
-    table: Float[Array, "H buckets"], length: int, *, max_distance: int
+  table: Float[Array, "H buckets"], length: int, *, max_distance: int
 ) -> Float[Array, "H LL"]:
   """The decoder's biases by distance, from the farthest past to the future.
 
@@ -92,10 +92,10 @@ def line_of_biases(
   """
   distance = np.arange(length - 1, -1, -1)
   buckets = bucket(
-      -distance,
-      bidirectional=False,
-      num_buckets=table.shape[1],
-      max_distance=max_distance,
+    -distance,
+    bidirectional=False,
+    num_buckets=table.shape[1],
+    max_distance=max_distance,
   )
   past = table[:, buckets].astype(jnp.float32)
   future = jnp.full((table.shape[0], length), MASKED, jnp.float32)
@@ -103,7 +103,7 @@ def line_of_biases(
 
 
 def step_bias(
-    line: Float[Array, "B H LL"], positions: Int[Array, "B"], num_tokens: int
+  line: Float[Array, "B H LL"], positions: Int[Array, "B"], num_tokens: int
 ) -> Float[Array, "B H Q L"]:
   """The biases and the causal mask of a cached step.
 
@@ -121,14 +121,14 @@ def step_bias(
   line = jnp.pad(line, ((0, 0), (0, 0), (num_tokens, 0)))
   starts = length - positions
   window = jax.vmap(
-      lambda row, start: jax.lax.dynamic_slice(
-          row, (0, start), (num_heads, length + num_tokens - 1)
-      )
+    lambda row, start: jax.lax.dynamic_slice(
+      row, (0, start), (num_heads, length + num_tokens - 1)
+    )
   )(line, starts)
   return jnp.stack(
-      [
-          window[:, :, num_tokens - 1 - i : num_tokens - 1 - i + length]
-          for i in range(num_tokens)
-      ],
-      axis=2,
+    [
+      window[:, :, num_tokens - 1 - i : num_tokens - 1 - i + length]
+      for i in range(num_tokens)
+    ],
+    axis=2,
   )

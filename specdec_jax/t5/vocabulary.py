@@ -45,8 +45,8 @@ class SentencePieceVocabulary:
     file = epath.Path(path).expanduser()
     if not file.is_file():
       raise FileNotFoundError(
-          f"There is no vocabulary at {path}; give the path of a SentencePiece"
-          " model, such as sentencepiece.model or spiece.model."
+        f"There is no vocabulary at {path}; give the path of a SentencePiece"
+        " model, such as sentencepiece.model or spiece.model."
       )
     if extra_ids < 0:
       raise ValueError(f"extra_ids is {extra_ids}; it must not be negative.")
@@ -55,18 +55,18 @@ class SentencePieceVocabulary:
       self._tokenizer = sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
       raise ValueError(
-          f"{path} ({file.stat().length} bytes) is no SentencePiece model; if"
-          " it came by Git LFS, fetch its contents."
+        f"{path} ({file.stat().length} bytes) is no SentencePiece model; if"
+        " it came by Git LFS, fetch its contents."
       ) from error
     found = (
-        self._tokenizer.pad_id(),
-        self._tokenizer.eos_id(),
-        self._tokenizer.unk_id(),
+      self._tokenizer.pad_id(),
+      self._tokenizer.eos_id(),
+      self._tokenizer.unk_id(),
     )
     if found != (PAD_ID, EOS_ID, UNK_ID):
       raise ValueError(
-          f"The vocabulary {path} has pad, eos, unk at {found}; T5's are at"
-          " (0, 1, 2). Train it with pad_id=0, eos_id=1, unk_id=2, bos_id=-1."
+        f"The vocabulary {path} has pad, eos, unk at {found}; T5's are at"
+        " (0, 1, 2). Train it with pad_id=0, eos_id=1, unk_id=2, bos_id=-1."
       )
 
   @property
@@ -105,7 +105,7 @@ class SentencePieceVocabulary:
 
 
 def check_model_size(
-    vocabulary: SentencePieceVocabulary, model_size: int, model: Any
+  vocabulary: SentencePieceVocabulary, model_size: int, model: Any
 ) -> None:
   """Checks that a model has an embedding for each id of a vocabulary.
 
@@ -119,14 +119,14 @@ def check_model_size(
   """
   if vocabulary.vocab_size > model_size:
     raise ValueError(
-        f"The vocabulary {vocabulary.path} has {vocabulary.vocab_size} ids,"
-        f" but the model {model} has embeddings for {model_size}. Use the"
-        " vocabulary that the model was trained with."
+      f"The vocabulary {vocabulary.path} has {vocabulary.vocab_size} ids,"
+      f" but the model {model} has embeddings for {model_size}. Use the"
+      " vocabulary that the model was trained with."
     )
 
 
 def check_same_tokens(
-    target: SentencePieceVocabulary, draft: SentencePieceVocabulary
+  target: SentencePieceVocabulary, draft: SentencePieceVocabulary
 ) -> None:
   """Checks that target and draft mean the same by each id.
 
@@ -137,18 +137,18 @@ def check_same_tokens(
     return
   pairs = zip(target.pieces, draft.pieces, strict=False)
   first = next(
-      (
-          f" Id {i} is {one!r} in one and {other!r} in the other."
-          for i, (one, other) in enumerate(pairs)
-          if one != other
-      ),
-      "",
+    (
+      f" Id {i} is {one!r} in one and {other!r} in the other."
+      for i, (one, other) in enumerate(pairs)
+      if one != other
+    ),
+    "",
   )
   raise ValueError(
-      "Target and draft have different tokenizers: the target's"
-      f" {target.path} has {target.vocab_size} ids, the draft's"
-      f" {draft.path} has {draft.vocab_size}.{first} Speculation needs one"
-      " tokenizer for both; use a draft that was trained with the target's."
+    "Target and draft have different tokenizers: the target's"
+    f" {target.path} has {target.vocab_size} ids, the draft's"
+    f" {draft.path} has {draft.vocab_size}.{first} Speculation needs one"
+    " tokenizer for both; use a draft that was trained with the target's."
   )
 
 

@@ -14,10 +14,10 @@ def pair_folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def pair_config(pair_folder):
   return PairConfig(
-      name="tiny",
-      target=str(pair_folder / "target"),
-      draft=str(pair_folder / "draft"),
-      vocabulary=str(pair_folder / "sentencepiece.model"),
+    name="tiny",
+    target=str(pair_folder / "target"),
+    draft=str(pair_folder / "draft"),
+    vocabulary=str(pair_folder / "sentencepiece.model"),
   )
 
 
@@ -37,14 +37,14 @@ def task(tmp_path):
 def settings(pair_config, task, tmp_path):
   """Arguments of `generate.run`; compiled for once per session."""
   return {
-      "pair": pair_config,
-      "task": task,
-      "config": sd.SpeculativeConfig(
-          gamma=3,
-          max_new_tokens=12,
-          sampling=sd.SamplingConfig(temperature=0.0),
-      ),
-      "output_dir": str(tmp_path / "out"),
-      "max_input_length": 32,
-      "batch_size": 3,
+    "pair": pair_config,
+    "task": task,
+    "config": sd.SpeculativeConfig(
+      gamma=3,
+      max_new_tokens=12,
+      sampling=sd.SamplingConfig(temperature=0.0),
+    ),
+    "output_dir": str(tmp_path / "out"),
+    "max_input_length": 32,
+    "batch_size": 3,
   }

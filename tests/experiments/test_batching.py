@@ -10,14 +10,12 @@ ENCODED = [[5, 1], [5, 6, 7, 8, 1], [9, 1]]
 
 def test_few_shapes_and_full_batches():
   batches = batching.make_batches(
-      ENCODED, [2, 0, 1], batch_size=2, length_multiple=4
+    ENCODED, [2, 0, 1], batch_size=2, length_multiple=4
   )
-  np.testing.assert_array_equal(
-      batches[0].inputs, [[9, 1, 0, 0], [5, 1, 0, 0]]
-  )
+  np.testing.assert_array_equal(batches[0].inputs, [[9, 1, 0, 0], [5, 1, 0, 0]])
   assert batches[0].indices == (2, 0)
   np.testing.assert_array_equal(
-      batches[1].inputs, [[5, 6, 7, 8, 1, 0, 0, 0], [1] + [0] * 7]
+    batches[1].inputs, [[5, 6, 7, 8, 1, 0, 0, 0], [1] + [0] * 7]
   )
   assert batches[1].indices == (1,)
   assert batching.budgets(batches[0], 9) == 9
@@ -25,12 +23,15 @@ def test_few_shapes_and_full_batches():
 
 
 def test_keys_follow_from_seed_and_index_alone():
-  one = batching.make_batches(ENCODED, range(3), batch_size=3, length_multiple=8)
-  two = batching.make_batches(ENCODED, [2, 1], batch_size=1, length_multiple=4)
+  def batches(indices, size):
+    return batching.make_batches(
+      ENCODED, indices, batch_size=size, length_multiple=4
+    )
 
   def data(seed, batch):
     return jax.random.key_data(batching.example_keys(seed, batch))
 
+  one, two = batches(range(3), 3), batches([2, 1], 1)
   keys = data(7, one[0])
   np.testing.assert_array_equal(keys[2:], data(7, two[0]))
   np.testing.assert_array_equal(keys[1:2], data(7, two[1]))
@@ -47,13 +48,13 @@ def test_long_texts_are_refused_with_their_line():
 
   def encode(limit):
     return batching.encode(
-        examples, Words(), max_input_length=limit, source="x.tsv"
+      examples, Words(), max_input_length=limit, source="x.tsv"
     )
 
   assert [len(each) for each in encode(6)] == [3, 5, 6]
   with pytest.raises(
-      ValueError,
-      match=r"x\.tsv:3: the text has 5 tokens.*= 4; so have 2 of 3 texts\..*"
-      r"max_input_length=6",
+    ValueError,
+    match=r"x\.tsv:3: the text has 5 tokens.*= 4; so have 2 of 3 texts\..*"
+    r"max_input_length=6",
   ):
     encode(4)

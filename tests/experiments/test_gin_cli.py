@@ -20,14 +20,14 @@ def travel(*, engine: Engine, output_dir: str, speed: int = 1):
 def call(tmp_path, monkeypatch):
   (tmp_path / "fragments").mkdir()
   (tmp_path / "fragments" / "engine.gin").write_text(
-      "SIZE = %gin.REQUIRED\n"
-      "SPEED = 3\n"
-      "Engine.size = %SIZE\n"
-      "travel.engine = @Engine()\n"
-      "travel.speed = %SPEED\n"
+    "SIZE = %gin.REQUIRED\n"
+    "SPEED = 3\n"
+    "Engine.size = %SIZE\n"
+    "travel.engine = @Engine()\n"
+    "travel.speed = %SPEED\n"
   )
   (tmp_path / "small.gin").write_text(
-      'include "fragments/engine.gin"\nSIZE = 2\n'
+    'include "fragments/engine.gin"\nSIZE = 2\n'
   )
   (tmp_path / "large.gin").write_text("SIZE = 20\n")
   elsewhere = tmp_path / "elsewhere"
@@ -36,10 +36,10 @@ def call(tmp_path, monkeypatch):
 
   def main(*argv):
     return gin_cli.main(
-        travel,
-        name="travel",
-        configurables=(Engine,),
-        argv=[f"--gin_search_paths={tmp_path}", *argv],
+      travel,
+      name="travel",
+      configurables=(Engine,),
+      argv=[f"--gin_search_paths={tmp_path}", *argv],
     )
 
   return main
@@ -51,16 +51,17 @@ def test_files_and_bindings_override_in_order(call, tmp_path):
   assert call(*flags) == (Engine(2), out, 3)
   assert call(*flags, "--gin_file=large.gin") == (Engine(20), out, 3)
   engine, _, speed = call(
-      *flags,
-      "--gin.SIZE=7",
-      '--gin.Engine.fuel="wood = good"',
-      "--gin.travel.speed = 9",
+    *flags,
+    "--gin.SIZE=7",
+    '--gin.Engine.fuel="wood = good"',
+    "--gin.travel.speed = 9",
   )
   assert engine == Engine(7, "wood = good")
   assert speed == 9
-  assert "Engine.fuel = 'wood = good'" in (
-      tmp_path / "out" / "config.gin"
-  ).read_text()
+  assert (
+    "Engine.fuel = 'wood = good'"
+    in (tmp_path / "out" / "config.gin").read_text()
+  )
 
 
 def test_one_call_leaves_nothing_for_the_next(call, tmp_path):
@@ -70,18 +71,18 @@ def test_one_call_leaves_nothing_for_the_next(call, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        ([], "No value for engine, output_dir"),
-        (["--gin_file=small.gin"], "--output_dir=FOLDER"),
-        (["--gin_file=none.gin"], "none.gin"),
-        (["--gin_file=fragments/engine.gin"], "SIZE"),
-        (["--gin_file=small.gin", "--gin.SIZ=3"], "no gin file has a macro SIZ"),
-        (["--gin_file=small.gin", "--gin.travel.sped=3"], "sped"),
-        (["--gin_file=small.gin", "--gin.Engin.size=3"], "Engin"),
-        (["--gin_file=small.gin", "--gin.SIZE=[3"], "no Python literal"),
-        (["--gin_file=small.gin", "--gin.Engine.fuel=a/b"], "quotes"),
-    ],
+  ("argv", "message"),
+  [
+    ([], "No value for engine, output_dir"),
+    (["--gin_file=small.gin"], "--output_dir=FOLDER"),
+    (["--gin_file=none.gin"], "none.gin"),
+    (["--gin_file=fragments/engine.gin"], "SIZE"),
+    (["--gin_file=small.gin", "--gin.SIZ=3"], "has a macro SIZ"),
+    (["--gin_file=small.gin", "--gin.travel.sped=3"], "sped"),
+    (["--gin_file=small.gin", "--gin.Engin.size=3"], "Engin"),
+    (["--gin_file=small.gin", "--gin.SIZE=[3"], "no Python literal"),
+    (["--gin_file=small.gin", "--gin.Engine.fuel=a/b"], "quotes"),
+  ],
 )
 def test_mistakes_are_named(call, tmp_path, argv, message):
   if message in ("SIZE",):

@@ -9,7 +9,7 @@ from tests.experiments import tiny_pair
 
 
 def test_other_tokenizers_are_refused_with_sizes_and_paths(
-    pair_config, pair, tmp_path
+  pair_config, pair, tmp_path
 ):
   other = tmp_path / "other.model"
   size = tiny_pair.train_vocabulary(other, ["quite another text altogether"])
@@ -26,27 +26,27 @@ def test_vocabularies_in_the_models_folders_are_found(pair_config, tmp_path):
     folder.mkdir()
     shutil.copy(pair_config.vocabulary, folder / "spiece.model")
   config = dataclasses.replace(
-      pair_config,
-      target=str(folders[0]),
-      draft=f"{folders[1]}/",
-      vocabulary=None,
+    pair_config,
+    target=str(folders[0]),
+    draft=f"{folders[1]}/",
+    vocabulary=None,
   )
   assert config.load_vocabulary().path == str(folders[0] / "spiece.model")
   tiny_pair.train_vocabulary(folders[1] / "spiece.model", ["something else"])
-  with pytest.raises(ValueError, match="draft/spiece.model"):
+  with pytest.raises(ValueError, match=r"draft/spiece\.model"):
     config.load_vocabulary()
 
 
 def test_padding_may_differ_and_no_more(pair_config, pair, tmp_path):
   size = pair.vocabulary.vocab_size
-  wider = tiny_pair.make_pair(tmp_path / "wider", draft_vocab_size=size + 5)
-  config = dataclasses.replace(pair_config, draft=str(wider / "draft"))
+  wider = tiny_pair.save_zeros(tmp_path / "wider", vocab_size=size + 5)
+  config = dataclasses.replace(pair_config, draft=str(wider))
   loaded = config.load()
   assert loaded.draft.vocab_size == size + 5
   assert loaded.drafter.vocab_size == loaded.target.vocab_size == size
-  smaller = tiny_pair.make_pair(tmp_path / "less", draft_vocab_size=size - 1)
-  config = dataclasses.replace(pair_config, draft=str(smaller / "draft"))
-  with pytest.raises(ValueError, match=f"{size} ids.*less/draft.*{size - 1}"):
+  less = tiny_pair.save_zeros(tmp_path / "less", vocab_size=size - 1)
+  config = dataclasses.replace(pair_config, draft=str(less))
+  with pytest.raises(ValueError, match=f"{size} ids.*less .*{size - 1}"):
     config.load()
 
 
@@ -59,9 +59,9 @@ def test_checksum_notices_any_change(pair):
 
   assert changed(lambda x: x) == pair.checksum()
   others = {
-      changed(lambda x: x.at[3, 4].multiply(1 + 1e-6)),
-      changed(lambda x: x[::-1]),
-      changed(lambda x: -x),
+    changed(lambda x: x.at[3, 4].multiply(1 + 1e-6)),
+    changed(lambda x: x[::-1]),
+    changed(lambda x: -x),
   }
   assert len(others | {pair.checksum()}) == 4
 

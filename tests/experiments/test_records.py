@@ -8,15 +8,16 @@ MANIFEST_OF = {"pair": {"name": "a"}, "seed": 0}
 
 
 def test_any_cut_is_mended(tmp_path):
+  values = [{"text": "ä\n"}, {"text": "b"}, {"text": "c"}]
   records = Records(tmp_path, "r.jsonl", MANIFEST_OF)
-  records.append([{"text": "ä\n"}, {"text": "b"}])
-  records.append([{"text": "c"}])
+  records.append(values[:2])
+  records.append(values[2:])
   whole = records.path.read_bytes()
   for cut in range(len(whole) + 1):
     records.path.write_bytes(whole[:cut])
     again = Records(tmp_path, "r.jsonl", MANIFEST_OF)
     assert len(again.done) == whole[:cut].count(b"\n")
-    again.append([{"text": "ä\n"}, {"text": "b"}, {"text": "c"}][len(again.done) :])
+    again.append(values[len(again.done) :])
     assert records.path.read_bytes() == whole
 
 

@@ -15,24 +15,24 @@ def write(path, data: bytes):
 def test_whole_lines(tmp_path):
   # Only a line feed ends a line: not a form feed, nor U+2028.
   path = write(
-      tmp_path / "a.txt", "eins\r\nzwei \x0c drei\nvier\u2028fünf".encode()
+    tmp_path / "a.txt", "eins\r\nzwei \x0c drei\nvier\u2028fünf".encode()
   )
   assert Task("a", path).read() == [
-      Example(1, "eins"),
-      Example(2, "zwei \x0c drei"),
-      Example(3, "vier\u2028fünf"),
+    Example(1, "eins"),
+    Example(2, "zwei \x0c drei"),
+    Example(3, "vier\u2028fünf"),
   ]
 
 
 def test_columns_by_name_and_by_number(tmp_path):
   path = write(tmp_path / "a.tsv", b'\xef\xbb\xbfid\ttext\n1\t"one\n2\ttwo\n')
   assert Task("a", path, column="text").read() == [
-      Example(2, '"one'),
-      Example(3, "two"),
+    Example(2, '"one'),
+    Example(3, "two"),
   ]
   assert Task("a", path, column=0, limit=2).read() == [
-      Example(1, "id"),
-      Example(2, "1"),
+    Example(1, "id"),
+    Example(2, "1"),
   ]
 
 
@@ -47,7 +47,7 @@ def test_gzip_and_standard_input(tmp_path, monkeypatch):
 def test_empty_lines_are_left_out_only_on_demand(tmp_path):
   path = write(tmp_path / "a.tsv", b"a\tb\nx\t\n\nx\ty\n")
   assert Task("a", path, column="b", skip_empty=True).read() == [
-      Example(4, "y")
+    Example(4, "y")
   ]
 
 
@@ -57,18 +57,18 @@ def test_limit_stops_before_what_is_wrong_behind_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "column", "message"),
-    [
-        (b"one\n \nthree\n", None, r"a\.txt:2: the text is empty.*skip_empty"),
-        (b"one\ntw\xf6\n", None, r"a\.txt:2: byte 3 .*0xf6.*UTF-8"),
-        (b"", None, r"a\.txt holds no text"),
-        (b"id\ttext\n", "text", r"a\.txt holds no text"),
-        (b"", "text", r"a\.txt:1: there is no column 'text'"),
-        (b"id\ttext\n1\tx\n", "txt", r"a\.txt:1: .*'txt'.*'id', 'text'"),
-        (b"id\ttext\n1\n", "text", r"a\.txt:2: there is no column 1.*has 1\."),
-        (b"1\tx\n", 2, r"a\.txt:1: there is no column 2"),
-        (b"id\ttext\n1\t\n", "text", r"a\.txt:2: the text is empty"),
-    ],
+  ("data", "column", "message"),
+  [
+    (b"one\n \nthree\n", None, r"a\.txt:2: the text is empty.*skip_empty"),
+    (b"one\ntw\xf6\n", None, r"a\.txt:2: byte 3 .*0xf6.*UTF-8"),
+    (b"", None, r"a\.txt holds no text"),
+    (b"id\ttext\n", "text", r"a\.txt holds no text"),
+    (b"", "text", r"a\.txt:1: there is no column 'text'"),
+    (b"id\ttext\n1\tx\n", "txt", r"a\.txt:1: .*'txt'.*'id', 'text'"),
+    (b"id\ttext\n1\n", "text", r"a\.txt:2: there is no column 1.*has 1\."),
+    (b"1\tx\n", 2, r"a\.txt:1: there is no column 2"),
+    (b"id\ttext\n1\t\n", "text", r"a\.txt:2: the text is empty"),
+  ],
 )
 def test_bad_files_are_named_with_their_line(tmp_path, data, column, message):
   path = write(tmp_path / "a.txt", data)

@@ -2,7 +2,8 @@ import io
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
+from rich.color import Color
+from rich.text import Text
 
 import specdec_jax as sd
 from experiments import terminal
@@ -20,37 +21,33 @@ def tokens(text):
 
 
 ROUNDS = [
-    TracedRound(accepted=tokens("ab"), rejected=ord("x"), added=ord("c")),
-    TracedRound(accepted=tokens("de"), rejected=None, added=ord("f")),
-    TracedRound(accepted=tokens("g"), rejected=None, added=None),
+  TracedRound(accepted=tokens("ab"), rejected=ord("x"), added=ord("c")),
+  TracedRound(accepted=tokens("de"), rejected=None, added=ord("f")),
+  TracedRound(accepted=tokens("g"), rejected=None, added=None),
 ]
 
 
-def coloured(console):
-  """Returns (text, colour or attribute) of all that has a style."""
-  parts = []
-  for segment in Console.get_style_at and console._record_buffer:
-    style = segment.style
-    if style and style.color:
-      parts.append((segment.text, style.color.name))
-  return parts
-
-
 def test_colours_are_those_of_figure_1():
-  console = Console(
-      file=io.StringIO(), record=True, force_terminal=True,
-      color_system="standard", soft_wrap=True,
-  )  # fmt: skip
+  out = io.StringIO()
+  console = terminal.make_console(
+    file=out, force_terminal=True, color_system="standard"
+  )
   terminal.show_decoding(console, "the text", ROUNDS, Letters())
-  assert coloured(console) == [
+  printed = Text.from_ansi(out.getvalue())
+  names = {Color.parse(name).number: name for name in ("green", "red", "blue")}
+  coloured = [
+    (printed.plain[span.start : span.end], names[span.style.color.number])
+    for span in printed.spans
+    if span.style.color
+  ]
+  assert coloured == [
       (" a b", "green"), (" x", "red"), (" c", "blue"),
       (" d e", "green"), (" f", "blue"),
       (" g", "green"),
       ("accepted guesses", "green"), ("rejected guess", "red"),
       ("the target's own token", "blue"),
   ]  # fmt: skip
-  lines = console.export_text().splitlines()
-  assert lines[1:5] == [
+  assert printed.plain.splitlines()[1:5] == [
       "the text", "  1  a b x c", "  2  a b c d e f", "  3  a b c d e f g",
   ]  # fmt: skip
 
@@ -66,14 +63,14 @@ def test_marks_take_the_place_of_colours(monkeypatch):
   monkeypatch.delenv("NO_COLOR")
   out = io.StringIO()
   terminal.show_decoding(
-      terminal.make_console(file=out), "the text", ROUNDS, Letters()
+    terminal.make_console(file=out), "the text", ROUNDS, Letters()
   )
   assert "\x1b" not in out.getvalue()
 
 
 def test_a_trace_is_the_decoding(pair):
   config = sd.SpeculativeConfig(
-      gamma=3, max_new_tokens=12, sampling=sd.SamplingConfig(0.0)
+    gamma=3, max_new_tokens=12, sampling=sd.SamplingConfig(0.0)
   )
   total = []
   for text in TEXTS:
@@ -89,7 +86,7 @@ def test_a_trace_is_the_decoding(pair):
     assert shown == output.tokens[0, : output.lengths[0]].tolist()
     assert len(rounds) == output.stats.target_calls[0]
     assert sum(r.rejected is not None for r in rounds) == int(
-        output.stats.corrected[0]
+      output.stats.corrected[0]
     )
     total += rounds
   assert {len(each.accepted) for each in total} > {0, 1, 3}

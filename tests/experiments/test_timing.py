@@ -3,14 +3,15 @@ import pytest
 from experiments.timing import Costs, Timing, Work, predicted_speedup
 
 COSTS = [
-    Costs(
-        target_prefill=10.0,
-        target_step=4.0,
-        target_verify=6.0,
-        draft_prefill=2.0,
-        draft_step=0.5,
-    ),
-    Costs(20.0, 8.0, 8.0, 3.0, 1.0),
+  Costs(
+    target_prefill=10.0,
+    target_step=4.0,
+    target_verify=6.0,
+    draft_prefill=2.0,
+    draft_step=0.5,
+    draft_first=0.75,
+  ),
+  Costs(20.0, 8.0, 8.0, 3.0, 1.0, 1.5),
 ]
 WORK = [Work(baseline_calls=20, rounds=8), Work(10, 3)]
 
@@ -23,20 +24,20 @@ def test_predicted_speedup_by_hand():
 
 
 def test_nothing_drafted_and_nothing_to_read_is_no_speedup():
-  costs = [Costs(5.0, 2.0, 2.0, 0.0, 0.0)]
+  costs = [Costs(5.0, 2.0, 2.0, 0.0, 0.0, 0.0)]
   assert predicted_speedup(costs, [Work(7, 7)], gamma=0) == 1
 
 
 def test_ratios_are_formed_per_repeat():
   timing = Timing(
-      gamma=4,
-      examples=2,
-      baseline_seconds=[1.0, 4.0],
-      speculative_seconds=[0.5, 1.0],
-      baseline_tokens=10,
-      speculative_tokens=20,
-      costs=COSTS,
-      work=WORK,
+    gamma=4,
+    examples=2,
+    baseline_seconds=[1.0, 4.0],
+    speculative_seconds=[0.5, 1.0],
+    baseline_tokens=10,
+    speculative_tokens=20,
+    costs=COSTS,
+    work=WORK,
   )
   assert timing.baseline_ms_per_token == [100, 400]
   assert timing.speculative_ms_per_token == [25, 50]

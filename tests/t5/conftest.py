@@ -3,11 +3,10 @@
 import pathlib
 import tarfile
 
-import jax
 import pytest
 
 from specdec_jax import t5
-from tests.t5.golden_cases import ARCHIVES, T5X_1_1
+from tests.t5.golden_cases import ARCHIVES, T5X_1_1, random_params
 
 
 @pytest.fixture(scope="session")
@@ -24,4 +23,4 @@ def golden(tmp_path_factory) -> pathlib.Path:
 def tiny():
   """A model and random parameters."""
   model = t5.T5Model(T5X_1_1)
-  return model, model.init(jax.random.key(0))
+  return model, random_params(model)

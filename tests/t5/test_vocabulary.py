@@ -1,9 +1,9 @@
 import pytest
 
 from specdec_jax.t5.vocabulary import (
-    SentencePieceVocabulary,
-    check_model_size,
-    check_same_tokens,
+  SentencePieceVocabulary,
+  check_model_size,
+  check_same_tokens,
 )
 from tests.experiments.tiny_pair import TEXTS, train_vocabulary
 
@@ -45,11 +45,11 @@ def test_sentinels_count_down_from_the_end(path, vocabulary):
   size = vocabulary.vocab_size
   assert more.vocab_size == size + 100
   assert more.encode("hello <extra_id_0> world <extra_id_99>") == [
-      *vocabulary.encode("hello")[:-1],
-      size + 99,
-      *vocabulary.encode("world")[:-1],
-      size,
-      1,
+    *vocabulary.encode("hello")[:-1],
+    size + 99,
+    *vocabulary.encode("world")[:-1],
+    size,
+    1,
   ]
   assert more.decode([size + 99, size + 98]).split() == [
       "<extra_id_0>", "<extra_id_1>",
@@ -58,11 +58,11 @@ def test_sentinels_count_down_from_the_end(path, vocabulary):
 
 
 def test_bad_files_are_named(tmp_path):
-  with pytest.raises(FileNotFoundError, match="no vocabulary at .*none"):
+  with pytest.raises(FileNotFoundError, match=r"no vocabulary at .*none"):
     SentencePieceVocabulary(tmp_path / "none")
   pointer = tmp_path / "pointer"
   pointer.write_text("version https://git-lfs.github.com/spec/v1\n")
-  with pytest.raises(ValueError, match="pointer .*is no SentencePiece model"):
+  with pytest.raises(ValueError, match=r"pointer .*is no SentencePiece model"):
     SentencePieceVocabulary(pointer)
 
 
@@ -72,11 +72,11 @@ def test_special_ids_must_be_those_of_t5(tmp_path):
   path = tmp_path / "other.model"
   with open(path, "wb") as f:
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXTS * 10),
-        model_writer=f,
-        vocab_size=64,
-        hard_vocab_limit=False,
-        minloglevel=2,
+      sentence_iterator=iter(TEXTS * 10),
+      model_writer=f,
+      vocab_size=64,
+      hard_vocab_limit=False,
+      minloglevel=2,
     )
   with pytest.raises(ValueError, match=r"other\.model has .*\(-1, 2, 0\)"):
     SentencePieceVocabulary(path)

@@ -24,12 +24,8 @@ def held_dtype(parameter: str, dtype: str) -> str:
   Matrices are held in the compute dtype. Norm scales and relative biases are
   used in float32 and are small, so they keep it.
   """
-  return (
-    dtype
-    if parameter.endswith(("kernel", "embedding"))
-    and not (parameter.endswith("rel_embedding"))
-    else "float32"
-  )
+  leaf = parameter.rpartition("/")[2]
+  return dtype if leaf in ("kernel", "embedding") else "float32"
 
 
 def assemble(model: T5Model, checkpoint: Checkpoint) -> Params:

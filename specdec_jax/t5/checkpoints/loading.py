@@ -75,16 +75,18 @@ def _agreed_config(
     return stored
   differences = [
     f"  {field.name}: {getattr(stored, field.name)!r} in the checkpoint,"
-    f" {getattr(given, field.name)!r} by name"
+    f" {getattr(given, field.name)!r} asked for"
     for field in dataclasses.fields(T5Config)
     if field.name not in _NOT_COMPARED
     and getattr(stored, field.name) != getattr(given, field.name)
   ]
   if differences:
+    asked = repr(name) if isinstance(name, str) else "the T5Config given"
     differences = "\n".join(differences)
     raise ValueError(
-      f"{checkpoint.path} is no {name!r}:\n{differences}\nPass the name of"
-      " the model that was saved, or None to take the checkpoint's shape."
+      f"{checkpoint.path} does not hold {asked}:\n{differences}\nPass the"
+      " name of the model that was saved, or None to take the checkpoint's"
+      " shape."
     )
   return given
 

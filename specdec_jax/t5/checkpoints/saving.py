@@ -100,6 +100,8 @@ def _write_params(path: Any, params: Params, dtype: str | None) -> None:
         ocdbt_target_data_file_size=_FILE_BYTES,
       ),
     )
+  # It holds the path of the machine that saved, and means nothing elsewhere.
+  (path / "commit_success.txt").unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
