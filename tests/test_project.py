@@ -79,6 +79,7 @@ def test_extras():
 def test_core_dependencies_are_light():
   core = set(map(package_of, PROJECT["project"]["dependencies"]))
   assert core == {
+    "etils",
     "flax",
     "jax",
     "jaxtyping",
