@@ -21,8 +21,11 @@ from experiments.batching import Batch, budgets, example_keys
 from experiments.pair import Pair
 from specdec_jax.sampling import argmax
 
-_SAMPLE_SECONDS = 0.02
+_SAMPLE_SECONDS = 0.1
 """How long to call a part for a sample of its time."""
+
+_SAMPLES = 4
+"""How often a repeat samples the parts, at most."""
 
 
 class Costs(NamedTuple):
@@ -201,20 +204,22 @@ def time_pair(
   for batch in batches:
     if batch.inputs.shape not in parts:
       parts[batch.inputs.shape] = _parts(pair, batch.inputs, config)
+  sampled = _sampled(batches)
   on_progress()
 
   seconds = []
   samples = {shape: [] for shape in parts}
   for repeat in range(repeats):
     total = np.zeros(2)
-    for batch, job in zip(batches, jobs, strict=True):
+    for i, (batch, job) in enumerate(zip(batches, jobs, strict=True)):
       # Whoever goes first finds the other's data in the processor's caches.
       for which in (0, 1) if repeat % 2 == 0 else (1, 0):
         total[which] += _seconds(job[which])
-      shape = batch.inputs.shape
-      samples[shape].append(
-        {name: timer() for name, timer in parts[shape].items()}
-      )
+      if i in sampled:
+        shape = batch.inputs.shape
+        samples[shape].append(
+          {name: timer() for name, timer in parts[shape].items()}
+        )
     seconds.append(total)
     on_progress()
 
@@ -237,6 +242,18 @@ def time_pair(
     costs=[means[batch.inputs.shape] for batch in batches],
     work=calls,
   )
+
+
+def _sampled(batches: list[Batch]) -> set[int]:
+  """Returns after which batches to sample the parts: a few of each shape."""
+  of_shape: dict[tuple[int, ...], list[int]] = {}
+  for i, batch in enumerate(batches):
+    of_shape.setdefault(batch.inputs.shape, []).append(i)
+  return {
+    places[k * len(places) // _SAMPLES]
+    for places in of_shape.values()
+    for k in range(_SAMPLES)
+  }
 
 
 def _parts(pair: Pair, inputs, config) -> dict[str, Callable[[], float]]:
@@ -305,4 +322,10 @@ def _timer(function: Callable[[int], Any]) -> Callable[[], float]:
   _seconds(lambda: function(1))
   once = _seconds(lambda: function(2)) / 2
   count = int(np.clip(_SAMPLE_SECONDS / once, 2, 1000))
-  return lambda: _seconds(lambda: function(count)) / count
+
+  def sample():
+    # What ran before has filled the processor's caches with its own data.
+    jax.block_until_ready(function(1))
+    return _seconds(lambda: function(count)) / count
+
+  return sample

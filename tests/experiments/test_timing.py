@@ -1,6 +1,14 @@
+import numpy as np
 import pytest
 
-from experiments.timing import Costs, Timing, Work, predicted_speedup
+from experiments.batching import Batch
+from experiments.timing import (
+  Costs,
+  Timing,
+  Work,
+  _sampled,
+  predicted_speedup,
+)
 
 COSTS = [
   Costs(
@@ -45,3 +53,12 @@ def test_ratios_are_formed_per_repeat():
   assert timing.cost_ratio == pytest.approx(1.5 / 12)
   assert timing.verify_ratio == pytest.approx(14 / 12)
   assert timing.predicted_speedup == 190 / 135
+
+
+def test_each_shape_is_sampled():
+  def batches(widths):
+    return [Batch(np.zeros((1, width)), (i,)) for i, width in enumerate(widths)]
+
+  assert _sampled(batches([8])) == {0}
+  assert _sampled(batches([8] * 20)) == {0, 5, 10, 15}
+  assert _sampled(batches([8, 16, 8, 8, 24])) == {0, 1, 2, 3, 4}
