@@ -2,7 +2,8 @@
 
 A scalar temperature or budget holds for every row; a sequence gives each row
 its own. Both reach the compiled program as arrays, so changing them compiles
-nothing; everything else here is part of the program.
+nothing (but for all-greedy runs, whose program has no softmax); everything else
+here is part of the program.
 """
 
 import dataclasses

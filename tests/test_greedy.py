@@ -107,22 +107,26 @@ def test_ties_go_to_the_lowest_id():
   _assert_same(pair.speculative(inputs, gamma=4, **ALWAYS), baseline)
 
 
-def test_tables_full_of_ties():
-  pair = toy.table_pair(seed=5)
+@pytest.mark.parametrize("prompted", [False, True])
+def test_tables_full_of_ties(prompted):
+  pair = toy.table_pair(seed=5, prompted=prompted)
   pair = dataclasses.replace(
     pair,
     target_params=jnp.round(pair.target_params),
     draft_params=jnp.round(pair.draft_params),
   )
-  inputs = np.arange(1, 4)[:, None]
-  baseline = pair.baseline(inputs, **ALWAYS)
-  chains = []
+  inputs = toy.inputs(4, 5, vocab_size=5)
   table = np.asarray(pair.target_params)
-  for source in inputs[:, 0] % len(table):
-    tokens = [0]
+  chains = []
+  for row in inputs:
+    begin = row[row > 0].tolist() if prompted else [0]
+    tokens = list(begin)
     for _ in range(STEPS):
-      tokens.append(int(np.argmax(table[source, pair.target.context(tokens)])))
-    chains.append(tokens[1:])
+      logits = table[row.sum() % len(table), pair.target.context(tokens)]
+      tokens.append(int(np.argmax(logits)))
+    chains.append(tokens[len(begin) :])
+  assert len({tuple(chain) for chain in chains}) > 1
+  baseline = pair.baseline(inputs, **ALWAYS)
   np.testing.assert_array_equal(baseline.tokens, chains)
   _assert_same(pair.speculative(inputs, gamma=3, **ALWAYS), baseline)
 
