@@ -21,17 +21,11 @@ import numpy as np
 from rich.table import Table
 
 import specdec_jax as sd
-from experiments import compilation_cache, environment, gin_cli
-from experiments.batching import (
-  Batch,
-  budgets,
-  encode,
-  example_keys,
-  make_batches,
-)
+from experiments import compilation_cache, environment, gin_cli, workload
+from experiments.batching import Batch, budgets, example_keys, make_batches
 from experiments.pair import Pair, PairConfig
 from experiments.progress import progress_bar
-from experiments.records import Records, checksum, write_json
+from experiments.records import Records, write_json
 from experiments.task import Task
 from experiments.terminal import make_console
 
@@ -72,15 +66,7 @@ def run(
       f"PairConfig.dtype is {pair.dtype}, in which a call's tokens can"
       " depend on its shape by rounding; set it to 'float32'."
     )
-  vocabulary = pair.load_vocabulary()
-  examples = task.read()
-  encoded = encode(
-    examples,
-    vocabulary,
-    max_input_length=max_input_length,
-    source=task.source,
-  )
-  models = pair.load()
+  work = workload.load(pair, task, max_input_length=max_input_length)
   config = sd.SpeculativeConfig(
     gamma=0,
     max_new_tokens=max_new_tokens,
@@ -89,10 +75,8 @@ def run(
   cells = Records(
     output_dir,
     CELLS,
-    {
-      "pair": dataclasses.asdict(pair) | {"weights": models.checksum()},
-      "task": dataclasses.asdict(task) | {"texts": checksum(examples)},
-      "max_input_length": max_input_length,
+    work.manifest
+    | {
       "max_new_tokens": max_new_tokens,
       "input_length_multiple": input_length_multiple,
     },
@@ -101,8 +85,8 @@ def run(
 
   def batches(batch_size):
     return make_batches(
-      encoded,
-      range(len(encoded)),
+      work.encoded,
+      range(len(work.encoded)),
       batch_size=batch_size,
       length_multiple=input_length_multiple,
     )
@@ -113,12 +97,12 @@ def run(
   done = {(cell["gamma"], cell["batch_size"]) for cell in cells.done}
   missing = [each for each in wanted if each not in done]
   with progress_bar("cells", total=len(missing) + 1) as advance:
-    baseline = _decode(models, batches(1), config)
-    not_argmax = _compare_with_teacher_forcing(models, batches(1), baseline)
+    baseline = _decode(work.pair, batches(1), config)
+    not_argmax = _compare_with_teacher_forcing(work.pair, batches(1), baseline)
     advance(1)
     for gamma, batch_size in missing:
       tokens = _decode(
-        models, batches(batch_size), dataclasses.replace(config, gamma=gamma)
+        work.pair, batches(batch_size), dataclasses.replace(config, gamma=gamma)
       )
       cells.append(
         [

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import specdec_jax as sd
-from experiments import compilation_cache, gin_cli
-from experiments.batching import encode, example_keys, make_batches
+from experiments import compilation_cache, gin_cli, workload
+from experiments.batching import example_keys, make_batches
 from experiments.decode import decode_batch
 from experiments.pair import PairConfig
 from experiments.progress import progress_bar
-from experiments.records import Records, checksum, write_json
+from experiments.records import Records, write_json
 from experiments.report import make_report
 from experiments.task import Task
 from experiments.terminal import make_console, show_decoding, show_report
@@ -84,24 +84,15 @@ def run(
       "show_examples": show_examples,
     },
   )
-  vocabulary = pair.load_vocabulary()
-  examples = task.read()
-  encoded = encode(
-    examples,
-    vocabulary,
-    max_input_length=max_input_length,
-    source=task.source,
-  )
+  work = workload.load(pair, task, max_input_length=max_input_length)
+  examples = work.examples
   compare_with_baseline &= config.sampling.greedy and pair.dtype == "float32"
-  models = pair.load()
   records = Records(
     output_dir,
     OUTPUTS,
-    {
-      "pair": dataclasses.asdict(pair) | {"weights": models.checksum()},
-      "task": dataclasses.asdict(task) | {"texts": checksum(examples)},
+    work.manifest
+    | {
       "config": dataclasses.asdict(config),
-      "max_input_length": max_input_length,
       "batch_size": batch_size,
       "input_length_multiple": input_length_multiple,
       "seed": seed,
@@ -112,7 +103,7 @@ def run(
 
   def batches_of(indices, size=batch_size):
     return make_batches(
-      encoded,
+      work.encoded,
       indices,
       batch_size=size,
       length_multiple=input_length_multiple,
@@ -126,9 +117,9 @@ def run(
   for batch in batches_of(_spread(len(examples), show_examples), size=1):
     index = batch.indices[0]
     rounds = trace(
-      example_keys(seed, batch), batch.inputs, pair=models, config=config
+      example_keys(seed, batch), batch.inputs, pair=work.pair, config=config
     )
-    show_decoding(console, examples[index].text, rounds, vocabulary)
+    show_decoding(console, examples[index].text, rounds, work.pair.vocabulary)
 
   batches = batches_of(range(len(examples)))
   # Batches are decoded whole: an interrupted one is decoded again, so that
@@ -147,7 +138,7 @@ def run(
     for batch in batches:
       records.append(
         decode_batch(
-          models,
+          work.pair,
           batch,
           examples,
           config=config,
@@ -161,7 +152,7 @@ def run(
   if timing_repeats:
     with progress_bar("timing", total=timing_repeats + 1) as advance:
       timing = time_pair(
-        models,
+        work.pair,
         batches_of(_spread(len(examples), timing_examples)),
         config=config,
         seed=seed,
@@ -172,7 +163,7 @@ def run(
   report = make_report(
     records.done,
     timing,
-    pair=models,
+    pair=work.pair,
     task=task,
     config=config,
     batch_size=batch_size,

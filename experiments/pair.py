@@ -69,14 +69,17 @@ class PairConfig:
       check_same_tokens(vocabulary, read(resolve(draft_path)))
     return vocabulary
 
-  def load(self) -> "Pair":
-    """Reads vocabulary and weights, and checks that they fit together.
+  def load(self, vocabulary: SentencePieceVocabulary | None = None) -> "Pair":
+    """Reads the weights, and checks that all fits together.
+
+    Args:
+      vocabulary: What `load_vocabulary` returned; None to read it here.
 
     Raises:
       FileNotFoundError: If something is not there.
       ValueError: If something does not fit; see also `t5.load`.
     """
-    vocabulary = self.load_vocabulary()
+    vocabulary = vocabulary or self.load_vocabulary()
     target, target_params = t5.load(
       self.target_config, resolve(self.target), dtype=self.dtype
     )

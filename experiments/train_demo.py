@@ -33,6 +33,7 @@ def run(
   model: t5.T5Config,
   loop: training_loop.LoopConfig,
   learning_rate: float,
+  initial: str | None = None,
   warmup_steps: int = 100,
   decay_steps: int = 1000,
   clip_norm: float = 1.0,
@@ -46,7 +47,7 @@ def run(
   validation_examples: int = 400,
   seed: int = 0,
 ) -> pathlib.Path:
-  """Trains a T5 from scratch.
+  """Trains a T5.
 
   Args:
     data: Files with examples; see `training_text.load`.
@@ -56,6 +57,8 @@ def run(
     model: The shape; its vocabulary's size must be that of `vocabulary`.
     loop: How long to train.
     learning_rate: The highest; see `optimizer.scaled_adam`.
+    initial: A checkpoint of the same shape to start from; None for random
+      values. A run that goes on has its own.
     warmup_steps: First steps, over which it rises to that.
     decay_steps: Last steps, over which it falls to 0. A run that goes on may
       have other `steps` than before as long as the fall has not begun.
@@ -111,6 +114,14 @@ def run(
   )
   init_key, dropout_key = jax.random.split(jax.random.key(seed))
   state = step.init(network, transformation, init_key)
+  if initial is not None:
+    initial_model, params = t5.load(None, resolve(initial))
+    if initial_model.config != model:
+      raise ValueError(
+        f"The model in {initial} is {initial_model.config}, not the {model}"
+        " that is to be trained; give one of the same shape."
+      )
+    state = state._replace(params=params)
   log.info(
     "%d parameters, %d batches an epoch",
     sum(each.size for each in jax.tree.leaves(state.params)),

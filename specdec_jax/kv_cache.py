@@ -61,6 +61,13 @@ class KVCache:
     batch, num_tokens = key.shape[:2]
     rows = jnp.arange(batch)[:, None]
     slots = positions[:, None] + jnp.arange(num_tokens)
+    if batch * num_tokens == 1:
+      # Of a scatter of one entry XLA's CPU compiler makes a
+      # dynamic-update-slice, for which it copies the whole buffer four times.
+      # One more entry, outside the buffer and so dropped, prevents that.
+      outside = jnp.full_like(slots, self.value.shape[2])
+      slots = jnp.concatenate([slots, outside], axis=1)
+      key, value = jnp.repeat(key, 2, axis=1), jnp.repeat(value, 2, axis=1)
 
     key = key.astype(self.key.dtype)
     value = value.astype(self.value.dtype)

@@ -58,6 +58,8 @@ class Sampler:
       return most_likely
     temperature = self.temperature[:, None, None]
     is_greedy = temperature <= MIN_TEMPERATURE
+    # The largest becomes 0 first: a low temperature overflows no logit then.
+    logits -= jnp.max(logits, axis=-1, keepdims=True)
     probs = jax.nn.softmax(
       logits / jnp.where(is_greedy, 1.0, temperature), axis=-1
     )

@@ -235,6 +235,10 @@ def test_random_logits_against_a_plain_implementation(
 
 def test_large_logits_do_not_overflow():
   logits = jnp.array([[[1e4, -1e4, 0.0]]])
+  # Over the lowest temperature, float32 cannot hold the larger one.
+  np.testing.assert_array_equal(
+    _probs(sampler(2e-4), logits * 1e31)[0, 0], [1, 0, 0]
+  )
   for temperature in (0.0, 2e-4, 1.0):
     np.testing.assert_array_equal(
       _probs(sampler(temperature), logits)[0, 0], [1, 0, 0]

@@ -1,0 +1,59 @@
+"""A task's texts, encoded, beside the pair that is to decode them."""
+
+import dataclasses
+from typing import Any
+
+from experiments.batching import encode
+from experiments.pair import Pair, PairConfig
+from experiments.records import checksum
+from experiments.task import Example, Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+  """What a run decodes, and with what.
+
+  Attributes:
+    pair: The models, in memory.
+    examples: The texts.
+    encoded: Token ids of each text.
+    manifest: The part of a run's manifest that names all of these.
+  """
+
+  pair: Pair
+  examples: list[Example]
+  encoded: list[list[int]]
+  manifest: dict[str, Any]
+
+
+def load(pair: PairConfig, task: Task, *, max_input_length: int) -> Workload:
+  """Reads texts and models; the models, which take longest, come last.
+
+  Args:
+    pair: The models.
+    task: The texts.
+    max_input_length: Most tokens of a text, EOS included.
+
+  Raises:
+    FileNotFoundError: If something is not there.
+    ValueError: If a text is longer, or something does not fit.
+  """
+  vocabulary = pair.load_vocabulary()
+  examples = task.read()
+  encoded = encode(
+    examples,
+    vocabulary,
+    max_input_length=max_input_length,
+    source=task.source,
+  )
+  models = pair.load(vocabulary)
+  return Workload(
+    models,
+    examples,
+    encoded,
+    {
+      "pair": dataclasses.asdict(pair) | {"weights": models.checksum()},
+      "task": dataclasses.asdict(task) | {"texts": checksum(examples)},
+      "max_input_length": max_input_length,
+    },
+  )
