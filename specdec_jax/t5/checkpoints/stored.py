@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specdec_jax.t5.config import T5Config
+from specdec_jax.t5.config import StackConfig
 
 
 class StoredArray(NamedTuple):
@@ -23,7 +23,7 @@ class StoredArray(NamedTuple):
 
 
 Convert = Callable[
-  [T5Config, str, np.ndarray], Iterator[tuple[str, np.ndarray]]
+  [StackConfig, str, np.ndarray], Iterator[tuple[str, np.ndarray]]
 ]
 """Turns a stored array, by name, into the network's parameters.
 
@@ -46,7 +46,7 @@ class Checkpoint:
   path: str
   arrays: Mapping[str, StoredArray]
   convert: Convert
-  config: T5Config | None = None
+  config: StackConfig | None = None
 
 
 def damaged(path: Any, error: Exception) -> ValueError:
