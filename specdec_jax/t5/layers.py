@@ -160,15 +160,9 @@ class Attention(nn.Module):
     deterministic: bool = True,
   ) -> Float[Array, "B Q D"]:
     """Attends to keys and values that are there already."""
-    return self._attend(self._heads(self.query(x)), memory, bias, deterministic)
-
-  def _heads(self, x: Float[Array, "B T HK"]) -> Float[Array, "B T H K"]:
-    return x.reshape(*x.shape[:-1], self.config.num_heads, self.config.head_dim)
-
-  def _attend(self, query, memory: KVCache, bias, deterministic=True):
     logits = jnp.einsum(
       "bqhk,bhkl->bhql",
-      query,
+      self._heads(self.query(x)),
       memory.key,
       preferred_element_type=jnp.float32,
     )
@@ -178,6 +172,9 @@ class Attention(nn.Module):
     )
     mixed = jnp.einsum("bhql,bhlk->bqhk", weights, memory.value)
     return self.out(mixed.reshape(*mixed.shape[:2], -1))
+
+  def _heads(self, x: Float[Array, "B T HK"]) -> Float[Array, "B T H K"]:
+    return x.reshape(*x.shape[:-1], self.config.num_heads, self.config.head_dim)
 
 
 class RelativeBiasTable(nn.Module):
