@@ -83,10 +83,9 @@ def test_log_probs_are_those_of_the_whole_sequence(together):
   )
 
 
-@pytest.mark.parametrize("gamma", [1, 4])
-def test_greedy_is_the_argmax_token_for_token(gamma):
+def test_greedy_is_the_argmax_token_for_token():
   options = {"temperature": 0.0, "max_new_tokens": 12, "eos_id": -1}
-  output = _decode(gamma=gamma, **options)
+  output = _decode(gamma=4, **options)
   baseline = PAIR.baseline(INPUTS, **options)
   np.testing.assert_array_equal(output.tokens, baseline.tokens)
   # The logits over what was written have their maxima there.

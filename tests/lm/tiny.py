@@ -6,6 +6,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import traverse_util
 
 from specdec_jax import lm
 from tests import toy
@@ -27,15 +28,17 @@ DRAFT = lm.LMModel(dataclasses.replace(TARGET.config, num_layers=1))
 @functools.cache
 def params(model: lm.LMModel, seed: int = 0):
   """Random parameters; norms' scales too, so that swapped ones show."""
-  leaves, tree = jax.tree.flatten(model.init(jax.random.key(seed)))
-  keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
-  return jax.tree.unflatten(
-    tree,
-    [
-      leaf + 0.2 * jax.random.normal(key, leaf.shape)
-      for leaf, key in zip(leaves, keys, strict=True)
-    ],
-  )
+  random = np.random.default_rng(seed)
+  flat = {}
+  shapes = traverse_util.flatten_dict(model.param_shapes(), sep="/")
+  for name, leaf in shapes.items():
+    array = random.standard_normal(leaf.shape)
+    if name.endswith("kernel"):
+      array *= leaf.shape[0] ** -0.5
+    if name.endswith("scale"):
+      array = 1 + 0.3 * array
+    flat[name] = jnp.asarray(array, jnp.float32)
+  return traverse_util.unflatten_dict(flat, sep="/")
 
 
 def pair(seed: int = 0) -> toy.Pair:

@@ -22,13 +22,12 @@ class StoredArray(NamedTuple):
   read: Callable[[], np.ndarray]
 
 
-Convert = Callable[
-  [StackConfig, str, np.ndarray], Iterator[tuple[str, np.ndarray]]
-]
+Convert = Callable[[Any, str, np.ndarray], Iterator[tuple[str, np.ndarray]]]
 """Turns a stored array, by name, into the network's parameters.
 
-It knows shapes only, so that it can run on placeholders before anything is
-read. It passes on what it does not know, for the check to complain about.
+Its first argument is the config, of the kind that the format is for. It knows
+shapes only, so that it can run on placeholders before anything is read. It
+passes on what it does not know, for the check to complain about.
 """
 
 
