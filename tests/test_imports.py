@@ -27,8 +27,8 @@ LAYERS = (
 MODELS = ("t5", "lm")
 # What a model package may know of the rest.
 SEEN_BY_MODELS = ("array_typing", "base", "kv_cache")
-# And of another: decoder-only models are made of T5's layers.
-SEEN_BY = {"t5": (), "lm": ("t5",)}
+# And of one another: decoder-only models are made of T5's layers.
+SEEN_MODELS = {"t5": (), "lm": ("t5",)}
 # Each imports a framework by design, and nothing imports it.
 EDGES = ("tasks", "t5x_model")
 FRAMEWORKS = ("seqio", "tensorflow", "t5x", "tensorflow_text", "torch")
@@ -107,7 +107,7 @@ def test_a_layer_imports_from_lower_layers_only(module):
 def test_a_model_never_sees_the_algorithm(module):
   assert files_of(module), f"specdec_jax/{module} is gone"
   seen = own_modules(imports_of(module)) - {module}
-  assert seen <= {*SEEN_BY_MODELS, *SEEN_BY[module]}
+  assert seen <= {*SEEN_BY_MODELS, *SEEN_MODELS[module]}
 
 
 def test_training_is_arrays_and_models_only():

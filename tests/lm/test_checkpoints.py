@@ -61,7 +61,7 @@ def test_another_size_is_refused(saved):
 
 
 def test_wrong_arguments(saved, tmp_path, unchecked):
-  with pytest.raises(ValueError, match="name is 7; .* an LMConfig, or None"):
+  with pytest.raises(ValueError, match="name is 7; .* LMConfig, or None"):
     lm.load(7, saved)
   with pytest.raises(ValueError, match="'gpt_2'.*gpt_97m"):
     lm.load("gpt_2", saved)

@@ -77,8 +77,8 @@ def load_kind(
     given = get_config(name)
   elif name is not None and not isinstance(name, config_type):
     raise ValueError(
-      f"name is {name!r}; give the name of a size, a {config_type.__name__},"
-      " or None."
+      f"name is {name!r}; give the name of a size, its"
+      f" {config_type.__name__}, or None."
     )
   if dtype is None:
     dtype = name.dtype if isinstance(name, config_type) else "float32"
