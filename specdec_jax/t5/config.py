@@ -5,14 +5,57 @@ same macro would silently make target and draft the same model.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
-class T5Config:
+class StackConfig:
+  """What a layer knows of the model it is in, with an encoder or without.
+
+  The fields are described, and given their defaults, where a kind of model
+  inherits them.
+
+  Attributes:
+    FORMAT: What our checkpoints call this kind of model: its package.
+  """
+
+  FORMAT: ClassVar[str]
+
+  vocab_size: int
+  emb_dim: int
+  num_heads: int
+  head_dim: int
+  mlp_dim: int
+  mlp_activations: tuple[str, ...]
+  logits_via_embedding: bool
+  relative_attention_num_buckets: int
+  relative_attention_max_distance: int
+  dropout_rate: float
+  dtype: str
+
+  def __post_init__(self):
+    name = type(self).__name__
+    object.__setattr__(self, "mlp_activations", tuple(self.mlp_activations))
+    object.__setattr__(self, "dtype", check_dtype(self.dtype))
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      if field.type is int and (not isinstance(value, int) or value < 1):
+        raise ValueError(
+          f"{name}.{field.name} is {value!r}; it must be a positive integer."
+        )
+    unknown = set(self.mlp_activations) - {"relu", "gelu", "linear", "silu"}
+    if unknown or not self.mlp_activations:
+      raise ValueError(
+        f"{name}.mlp_activations is {self.mlp_activations}; T5 1.0 has"
+        " ('relu',), T5 1.1 has ('gelu', 'linear'), GPT has ('gelu',)."
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class T5Config(StackConfig):
   """An encoder-decoder's shape; names as in T5X's `T5Config`.
 
   Attributes:
@@ -35,6 +78,8 @@ class T5Config:
       softmax and logits are float32 in both.
   """
 
+  FORMAT: ClassVar[str] = "specdec_jax.t5"
+
   vocab_size: int = 32128
   emb_dim: int = 512
   num_heads: int = 8
@@ -49,22 +94,6 @@ class T5Config:
   relative_attention_max_distance: int = 128
   dropout_rate: float = 0.1
   dtype: str = "float32"
-
-  def __post_init__(self):
-    object.__setattr__(self, "mlp_activations", tuple(self.mlp_activations))
-    object.__setattr__(self, "dtype", check_dtype(self.dtype))
-    for field in dataclasses.fields(self):
-      value = getattr(self, field.name)
-      if field.type is int and (not isinstance(value, int) or value < 1):
-        raise ValueError(
-          f"T5Config.{field.name} is {value!r}; it must be a positive integer."
-        )
-    unknown = set(self.mlp_activations) - {"relu", "gelu", "linear", "silu"}
-    if unknown or not self.mlp_activations:
-      raise ValueError(
-        f"T5Config.mlp_activations is {self.mlp_activations}; T5 1.0 has"
-        " ('relu',), T5 1.1 has ('gelu', 'linear')."
-      )
 
 
 def check_dtype(dtype: Any) -> str:
@@ -81,17 +110,15 @@ def check_dtype(dtype: Any) -> str:
     name = np.dtype(jnp.dtype(dtype)).name
   except TypeError as error:
     raise ValueError(
-      f"dtype is {dtype!r}; T5 computes in 'float32' or 'bfloat16'."
+      f"dtype is {dtype!r}; use 'float32' or 'bfloat16'."
     ) from error
   if name == "float16":
     raise ValueError(
-      "dtype is float16, in which T5's feed-forward activations overflow;"
+      "dtype is float16, in which feed-forward activations overflow;"
       " use 'bfloat16' on accelerators or 'float32'."
     )
   if name not in ("float32", "bfloat16"):
-    raise ValueError(
-      f"dtype is {name}; T5 computes in 'float32' or 'bfloat16'."
-    )
+    raise ValueError(f"dtype is {name}; use 'float32' or 'bfloat16'.")
   return name
 
 

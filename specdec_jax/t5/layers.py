@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Float, Int
 from specdec_jax.kv_cache import KVCache
-from specdec_jax.t5.config import T5Config
+from specdec_jax.t5.config import StackConfig
 
 _kernel_init = nn.initializers.variance_scaling(
   1.0, "fan_in", "truncated_normal"
@@ -68,9 +68,9 @@ class LayerNorm(nn.Module):
 
 
 class MlpBlock(nn.Module):
-  """relu in version 1.0; gelu times a linear gate in 1.1."""
+  """relu in T5 1.0; gelu times a linear gate in 1.1; gelu alone in GPT."""
 
-  config: T5Config
+  config: StackConfig
 
   @nn.compact
   def __call__(self, x: Float[Array, "B T D"], deterministic: bool = True):
@@ -109,7 +109,7 @@ class Attention(nn.Module):
   step against a self-attention cache, as a step against fixed keys and values.
   """
 
-  config: T5Config
+  config: StackConfig
 
   def setup(self):
     config = self.config
@@ -131,9 +131,7 @@ class Attention(nn.Module):
     deterministic: bool = True,
   ) -> Float[Array, "B T D"]:
     """Attends from `x` to `memory`; `bias` holds mask and position biases."""
-    return self._attend(
-      self._heads(self.query(x)), self.fixed(memory), bias, deterministic
-    )
+    return self.attend(x, self.fixed(memory), bias, deterministic)
 
   def fixed(self, memory: Float[Array, "B S D"]) -> KVCache:
     """Keys and values of a whole sequence, computed once."""
@@ -152,24 +150,19 @@ class Attention(nn.Module):
     cache = cache.write(
       self._heads(self.key(x)), self._heads(self.value(x)), positions
     )
-    return self._attend(self._heads(self.query(x)), cache, bias), cache
+    return self.attend(x, cache, bias), cache
 
-  def cross_step(
+  def attend(
     self,
     x: Float[Array, "B Q D"],
     memory: KVCache,
-    bias: Float[Array, "B h #Q S"],
+    bias: Float[Array, "#B h #Q S"],
+    deterministic: bool = True,
   ) -> Float[Array, "B Q D"]:
-    """Attends to keys and values that never change."""
-    return self._attend(self._heads(self.query(x)), memory, bias)
-
-  def _heads(self, x: Float[Array, "B T HK"]) -> Float[Array, "B T H K"]:
-    return x.reshape(*x.shape[:-1], self.config.num_heads, self.config.head_dim)
-
-  def _attend(self, query, memory: KVCache, bias, deterministic=True):
+    """Attends to keys and values that are there already."""
     logits = jnp.einsum(
       "bqhk,bhkl->bhql",
-      query,
+      self._heads(self.query(x)),
       memory.key,
       preferred_element_type=jnp.float32,
     )
@@ -180,11 +173,14 @@ class Attention(nn.Module):
     mixed = jnp.einsum("bhql,bhlk->bqhk", weights, memory.value)
     return self.out(mixed.reshape(*mixed.shape[:2], -1))
 
+  def _heads(self, x: Float[Array, "B T HK"]) -> Float[Array, "B T H K"]:
+    return x.reshape(*x.shape[:-1], self.config.num_heads, self.config.head_dim)
+
 
 class RelativeBiasTable(nn.Module):
   """A bias per head and bucket of distances."""
 
-  config: T5Config
+  config: StackConfig
 
   @nn.compact
   def __call__(self) -> Float[Array, "H buckets"]:
@@ -199,9 +195,9 @@ class RelativeBiasTable(nn.Module):
 
 
 class Embed(nn.Module):
-  """The token embedding that encoder and decoder share."""
+  """The token embedding, which encoder and decoder share."""
 
-  config: T5Config
+  config: StackConfig
 
   def setup(self):
     self.embedding = self.param(
@@ -227,7 +223,7 @@ class Embed(nn.Module):
 class LogitsDense(nn.Module):
   """Logits by a matrix of their own; float32."""
 
-  config: T5Config
+  config: StackConfig
 
   @nn.compact
   def __call__(self, y: Float[Array, "B T D"]) -> Float[Array, "B T V"]:

@@ -2,16 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from specdec_jax.array_typing import Array, Float, Int, Key, Params
+from specdec_jax.array_typing import Array, Float, Int, Params
 from specdec_jax.base import Prefill
 from specdec_jax.t5.config import T5Config
+from specdec_jax.t5.flax_model import FlaxModel
 from specdec_jax.t5.network import T5, T5Cache
 
 START_TOKEN = 0
@@ -19,8 +17,8 @@ START_TOKEN = 0
 
 
 @dataclasses.dataclass(frozen=True)
-class T5Model:
-  """An encoder-decoder; hashable, so that jit takes it as a static argument.
+class T5Model(FlaxModel):
+  """An encoder-decoder.
 
   Attributes:
     config: The shape and the compute dtype.
@@ -29,30 +27,9 @@ class T5Model:
   config: T5Config
 
   @property
-  def vocab_size(self) -> int:
-    """Width of the logits, padding included.
-
-    Padded ids (32100 .. 32127 in T5) are masked in no decoder here, as in
-    T5X; a vocabulary decodes them to its unknown token.
-    """
-    return self.config.vocab_size
-
-  @property
   def module(self) -> T5:
     """The flax module."""
     return T5(self.config)
-
-  def init(self, key: Key[Array, ""]) -> Params:
-    """Returns random parameters, float32, as T5X initialises them."""
-    return nn.meta.unbox(self._init(key))
-
-  def logical_axes(self) -> Params:
-    """The parameters' tree with T5X's logical axis names as leaves."""
-    return nn.get_partition_spec(jax.eval_shape(self._init, jax.random.key(0)))
-
-  def param_shapes(self) -> Params:
-    """The parameters' tree with `jax.ShapeDtypeStruct` as leaves."""
-    return jax.eval_shape(self.init, jax.random.key(0))
 
   def encode(
     self, params: Params, inputs: Int[Array, "B S"]
@@ -105,9 +82,6 @@ class T5Model:
   ) -> tuple[Float[Array, "B Q V"], T5Cache]:
     """Scores Q tokens a row; see `DecoderModel.extend`."""
     return self._apply(T5.extend, params, tokens, positions, cache)
-
-  def _apply(self, method: Callable, params: Params, *arguments) -> Any:
-    return self.module.apply({"params": params}, *arguments, method=method)
 
   @functools.partial(jax.jit, static_argnums=0)
   def _init(self, key):

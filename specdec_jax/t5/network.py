@@ -158,7 +158,7 @@ class DecoderLayer(nn.Module):
       bias,
     )
     x += y
-    x += self.encoder_decoder_attention.cross_step(
+    x += self.encoder_decoder_attention.attend(
       self.pre_cross_attention_layer_norm(x),
       cache.cross_attention,
       cross_bias,
@@ -185,9 +185,7 @@ class Decoder(_Stack):
   def __call__(self, x, encoded, encoder_mask, deterministic=True):
     x = self.dropout(x, deterministic=deterministic)
     length = x.shape[1]
-    causal = jnp.where(
-      jnp.tril(jnp.ones((length, length), bool)), 0.0, relative_bias.MASKED
-    )
+    causal = relative_bias.causal_mask(length)
     cross_bias = _mask_bias(encoder_mask)
     for layer in self.layers:
       bias = relative_bias.full_bias(

@@ -76,6 +76,11 @@ def full_bias(
   return table[:, buckets][None].astype(jnp.float32)
 
 
+def causal_mask(length: int) -> Float[Array, "T T"]:
+  """What to add so that no position of a stack sees a later one."""
+  return jnp.where(jnp.tril(jnp.ones((length, length), bool)), 0.0, MASKED)
+
+
 def line_of_biases(
   table: Float[Array, "H buckets"], length: int, *, max_distance: int
 ) -> Float[Array, "H LL"]:

@@ -12,7 +12,7 @@ from flax import traverse_util
 
 from specdec_jax.array_typing import Params
 from specdec_jax.t5.checkpoints.stored import Checkpoint
-from specdec_jax.t5.model import T5Model
+from specdec_jax.t5.flax_model import FlaxModel
 
 _SHOWN = 4
 """How many names an error lists of each kind."""
@@ -28,7 +28,7 @@ def held_dtype(parameter: str, dtype: str) -> str:
   return dtype if leaf in ("kernel", "embedding") else "float32"
 
 
-def assemble(model: T5Model, checkpoint: Checkpoint) -> Params:
+def assemble(model: FlaxModel, checkpoint: Checkpoint) -> Params:
   """Reads the parameters of `model`.
 
   Raises:
@@ -48,7 +48,8 @@ def assemble(model: T5Model, checkpoint: Checkpoint) -> Params:
       for parameter, array in converted(name, _placeholder(stored.shape))
     },
     where=f"The checkpoint {checkpoint.path}",
-    fix="Pass the name or the T5Config of the model that was saved.",
+    fix=f"Pass the name or the {type(config).__name__} of the model that was"
+    " saved.",
   )
   params = {}
   for name, stored in checkpoint.arrays.items():
@@ -73,7 +74,7 @@ def shapes_of(params: Params) -> dict[str, tuple[int, ...]]:
 
 
 def check(
-  model: T5Model,
+  model: FlaxModel,
   found: dict[str, tuple[int, ...]],
   *,
   where: str,

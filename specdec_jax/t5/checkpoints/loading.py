@@ -1,13 +1,22 @@
 """`load`: finds out what a folder holds, and reads it."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from specdec_jax.array_typing import Params
 from specdec_jax.t5.checkpoints.assemble import assemble
 from specdec_jax.t5.checkpoints.stored import Checkpoint, read_json
-from specdec_jax.t5.config import T5Config, check_dtype, get_config
+from specdec_jax.t5.config import (
+  StackConfig,
+  T5Config,
+  check_dtype,
+  get_config,
+)
+from specdec_jax.t5.flax_model import FlaxModel
 from specdec_jax.t5.model import T5Model
+
+_Model = TypeVar("_Model", bound=FlaxModel)
 
 _NOT_COMPARED = ("dtype", "dropout_rate")
 """Fields of a config that are no property of the weights."""
@@ -37,31 +46,54 @@ def load(
     ValueError: If the folder holds no checkpoint that is read here, a file is
       damaged, or a name or a shape is not the model's.
   """
-  given = _given_config(name)
+  return load_kind(
+    T5Model, T5Config, get_config, _open, name=name, path=path, dtype=dtype
+  )
+
+
+def load_kind(
+  model_type: Callable[[Any], _Model],
+  config_type: type[StackConfig],
+  get_config: Callable[[str], StackConfig],
+  open_folder: Callable[[Any], Checkpoint],
+  *,
+  name: Any,
+  path: Any,
+  dtype: Any,
+) -> tuple[_Model, Params]:
+  """Does what `load` of a package of models promises.
+
+  Args:
+    model_type: Makes the model of its config.
+    config_type: The kind of config.
+    get_config: Looks a size up by its name.
+    open_folder: Opens the checkpoint in a folder that exists.
+    name: As in `load`.
+    path: As in `load`.
+    dtype: As in `load`.
+  """
+  given = name
+  if isinstance(name, str):
+    given = get_config(name)
+  elif name is not None and not isinstance(name, config_type):
+    raise ValueError(
+      f"name is {name!r}; give the name of a size, its"
+      f" {config_type.__name__}, or None."
+    )
   if dtype is None:
-    dtype = name.dtype if isinstance(name, T5Config) else "float32"
+    dtype = name.dtype if isinstance(name, config_type) else "float32"
   dtype = check_dtype(dtype)
-  checkpoint = _open(path)
+  checkpoint = open_folder(_folder(path))
   config = _agreed_config(name, given, checkpoint)
-  model = T5Model(dataclasses.replace(config, dtype=dtype))
+  model = model_type(dataclasses.replace(config, dtype=dtype))
   return model, assemble(model, checkpoint)
 
 
-def _given_config(name: str | T5Config | None) -> T5Config | None:
-  if name is None or isinstance(name, T5Config):
-    return name
-  if not isinstance(name, str):
-    raise ValueError(
-      f"name is {name!r}; give a published size, a T5Config, or None."
-    )
-  return get_config(name)
-
-
 def _agreed_config(
-  name: str | T5Config | None,
-  given: T5Config | None,
+  name: str | StackConfig | None,
+  given: StackConfig | None,
   checkpoint: Checkpoint,
-) -> T5Config:
+) -> StackConfig:
   stored = checkpoint.config
   if stored is None:
     if given is None:
@@ -76,12 +108,16 @@ def _agreed_config(
   differences = [
     f"  {field.name}: {getattr(stored, field.name)!r} in the checkpoint,"
     f" {getattr(given, field.name)!r} asked for"
-    for field in dataclasses.fields(T5Config)
+    for field in dataclasses.fields(stored)
     if field.name not in _NOT_COMPARED
     and getattr(stored, field.name) != getattr(given, field.name)
   ]
   if differences:
-    asked = repr(name) if isinstance(name, str) else "the T5Config given"
+    asked = (
+      repr(name)
+      if isinstance(name, str)
+      else f"the {type(given).__name__} given"
+    )
     differences = "\n".join(differences)
     raise ValueError(
       f"{checkpoint.path} does not hold {asked}:\n{differences}\nPass the"
@@ -91,11 +127,9 @@ def _agreed_config(
   return given
 
 
-def _open(path: Any) -> Checkpoint:
-  # Here, not above: these import tensorstore, which takes its time.
+def _folder(path: Any) -> Any:
+  """Returns an `epath.Path` at which there is a folder."""
   from etils import epath
-
-  from specdec_jax.t5.checkpoints import huggingface, ours, t5x
 
   path = epath.Path(path).expanduser()
   if not path.exists():
@@ -104,10 +138,17 @@ def _open(path: Any) -> Checkpoint:
     )
   if not path.is_dir():
     raise ValueError(f"{path} is a file; give the folder that holds it.")
+  return path
+
+
+def _open(path: Any) -> Checkpoint:
+  # Here, not above: these import tensorstore, which takes its time.
+  from specdec_jax.t5.checkpoints import huggingface, ours, t5x
+
   if (path / ours.CONFIG).exists():
     contents = read_json(path / ours.CONFIG)
     if ours.is_ours(contents):
-      return ours.open_ours(path, contents)
+      return ours.open_ours(path, contents, T5Config)
     return huggingface.open_huggingface(path, contents)
   step = path
   if not (t5x.is_legacy(path) or t5x.is_orbax(path)):

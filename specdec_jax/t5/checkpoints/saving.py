@@ -12,7 +12,7 @@ from specdec_jax.array_typing import Params
 from specdec_jax.t5.checkpoints.assemble import check, held_dtype, shapes_of
 from specdec_jax.t5.checkpoints.stored import read_json
 from specdec_jax.t5.config import check_dtype
-from specdec_jax.t5.model import T5Model
+from specdec_jax.t5.flax_model import FlaxModel
 
 _CHUNK_BYTES = 8 << 20
 _FILE_BYTES = 32 << 20
@@ -21,7 +21,7 @@ _FILE_BYTES = 32 << 20
 
 def save(
   path: Any,
-  model: T5Model,
+  model: FlaxModel,
   params: Params,
   *,
   dtype: Any = None,
@@ -75,7 +75,7 @@ def _check_free(path: Any, overwrite: bool) -> None:
   config = path / ours.CONFIG
   if not config.exists() or not ours.is_ours(read_json(config)):
     raise FileExistsError(
-      f"{path} holds something else than a checkpoint of t5.save, so"
+      f"{path} holds something else than a checkpoint of ours, so"
       " overwrite=True does not remove it; save to another path."
     )
 

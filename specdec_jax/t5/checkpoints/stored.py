@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specdec_jax.t5.config import T5Config
+from specdec_jax.t5.config import StackConfig
 
 
 class StoredArray(NamedTuple):
@@ -22,13 +22,12 @@ class StoredArray(NamedTuple):
   read: Callable[[], np.ndarray]
 
 
-Convert = Callable[
-  [T5Config, str, np.ndarray], Iterator[tuple[str, np.ndarray]]
-]
+Convert = Callable[[Any, str, np.ndarray], Iterator[tuple[str, np.ndarray]]]
 """Turns a stored array, by name, into the network's parameters.
 
-It knows shapes only, so that it can run on placeholders before anything is
-read. It passes on what it does not know, for the check to complain about.
+Its first argument is the config, of the kind that the format is for. It knows
+shapes only, so that it can run on placeholders before anything is read. It
+passes on what it does not know, for the check to complain about.
 """
 
 
@@ -46,7 +45,7 @@ class Checkpoint:
   path: str
   arrays: Mapping[str, StoredArray]
   convert: Convert
-  config: T5Config | None = None
+  config: StackConfig | None = None
 
 
 def damaged(path: Any, error: Exception) -> ValueError:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from specdec_jax.t5.config import T5Config
+from specdec_jax.t5.config import StackConfig
 
 
 def convert(
-  config: T5Config, name: str, array: np.ndarray
+  config: StackConfig, name: str, array: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
   """See `stored.Convert`."""
   stack, _, rest = name.partition("/")
@@ -28,7 +28,9 @@ def convert(
     yield name, _fold_heads(config, name, array)
 
 
-def _fold_heads(config: T5Config, name: str, array: np.ndarray) -> np.ndarray:
+def _fold_heads(
+  config: StackConfig, name: str, array: np.ndarray
+) -> np.ndarray:
   # Other heads stay as they are, so that the check of shapes sees them.
   heads = (config.num_heads, config.head_dim)
   if array.ndim != 3:

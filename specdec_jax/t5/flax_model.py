@@ -1,0 +1,56 @@
+"""What every model of a flax module has: parameters, their shapes and axes."""
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from specdec_jax.array_typing import Array, Key, Params
+from specdec_jax.t5.config import StackConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class FlaxModel(abc.ABC):
+  """A config and its module; hashable, so that jit takes it as static.
+
+  Attributes:
+    config: The shape and the compute dtype.
+  """
+
+  config: StackConfig
+
+  @property
+  def vocab_size(self) -> int:
+    """Width of the logits, padding included.
+
+    Padded ids (32100 .. 32127 in T5) are masked in no decoder here, as in
+    T5X; a vocabulary decodes them to its unknown token.
+    """
+    return self.config.vocab_size
+
+  @property
+  @abc.abstractmethod
+  def module(self) -> nn.Module:
+    """The flax module."""
+
+  def init(self, key: Key[Array, ""]) -> Params:
+    """Returns random parameters, float32, as T5X initialises them."""
+    return nn.meta.unbox(self._init(key))
+
+  def logical_axes(self) -> Params:
+    """The parameters' tree with T5X's logical axis names as leaves."""
+    return nn.get_partition_spec(jax.eval_shape(self._init, jax.random.key(0)))
+
+  def param_shapes(self) -> Params:
+    """The parameters' tree with `jax.ShapeDtypeStruct` as leaves."""
+    return jax.eval_shape(self.init, jax.random.key(0))
+
+  @abc.abstractmethod
+  def _init(self, key) -> Any:
+    """Returns random parameters with their logical axes."""
+
+  def _apply(self, method: Callable, params: Params, *arguments) -> Any:
+    return self.module.apply({"params": params}, *arguments, method=method)
