@@ -10,7 +10,6 @@ import pytest
 import specdec_jax as sd
 from experiments import (
   generate_targets,
-  parallel_text,
   train_demo,
   train_vocabulary,
   training_loop,
@@ -18,6 +17,7 @@ from experiments import (
 )
 from specdec_jax import t5
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
+from specdec_jax.tasks import parallel_text
 from specdec_jax.training import step
 from tests.experiments.tiny_pair import TEXTS
 from tests.experiments.tiny_pair import train_vocabulary as tiny_vocab
