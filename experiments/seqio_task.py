@@ -2,7 +2,8 @@
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 
 from experiments.paths import resolve
 from experiments.training_text import TokenPair
@@ -51,13 +52,17 @@ class SeqioTask:
     known = {*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()}
     if self.name not in known:
       raise ValueError(
-        f"SeqioTask.name is {self.name!r}; there are {', '.join(sorted(known))}."
+        f"SeqioTask.name is {self.name!r}; there are"
+        f" {', '.join(sorted(known))}."
       )
 
   def load(
     self, split: str, *, max_tokens: int, limit: int | None = None
   ) -> list[TokenPair]:
-    """Reads examples, in order; logs how many are too long and left out.
+    """Reads each example once; logs how many are too long and left out.
+
+    A task's examples come in order. Those of a mixture's tasks are drawn in
+    turns, by the mixture's rates and always alike.
 
     Args:
       split: "train", "validation" or "test".
@@ -82,12 +87,8 @@ class SeqioTask:
         f"{self.name} has no split {split!r}; there are"
         f" {', '.join(provider.splits)}."
       )
-    # The seed is that of a mixture, which draws its parts in turns.
-    dataset = provider.get_dataset(
-      sequence_length=None, split=split, shuffle=False, seed=0, num_epochs=1
-    )
     kept, left_out = [], 0
-    for pair in map(_pair, dataset.as_numpy_iterator()):
+    for pair in map(_pair, _examples(provider, split)):
       if len(kept) == limit:
         break
       if max(map(len, pair)) <= max_tokens:
@@ -108,6 +109,28 @@ class SeqioTask:
         " a side; allow more."
       )
     return kept
+
+
+def _examples(provider, split: str) -> Iterator[dict]:
+  """Yields every example once; a mixture's own dataset ends with one task."""
+  tasks = getattr(provider, "tasks", [provider])
+  rates = [1.0]
+  if len(tasks) > 1:
+    rates = [provider.get_rate(task) for task in tasks]
+  sources = [
+    task.get_dataset(
+      sequence_length=None, split=split, shuffle=False, num_epochs=1
+    ).as_numpy_iterator()
+    for task in tasks
+  ]
+  order = random.Random(0)
+  while sources:
+    (index,) = order.choices(range(len(sources)), rates)
+    example = next(sources[index], None)
+    if example is None:
+      del sources[index], rates[index]
+    else:
+      yield example
 
 
 def _pair(example) -> TokenPair:
