@@ -38,9 +38,12 @@ class SeqioTask:
       ValueError: If none of them has this one's name.
     """
     import seqio
+    import tensorflow as tf
 
     from specdec_jax.tasks import corpora, published
 
+    # TensorFlow would take all of an accelerator's memory.
+    tf.config.set_visible_devices([], "GPU")
     vocabulary = resolve(self.vocabulary)
     published.register(vocabulary, data_dir=self.data_dir)
     corpora.register(

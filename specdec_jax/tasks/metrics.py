@@ -66,8 +66,8 @@ def rouge(
 
 
 def _sentences(summary: str) -> str:
-  # ROUGE-Lsum compares sentences, a line each; CNN/DailyMail has spaces
-  # around its full stops.
+  # ROUGE-Lsum compares sentences, a line each; T5 takes a full stop between
+  # spaces for the end of one.
   return summary.replace(" . ", " .\n")
 
 

@@ -7,6 +7,9 @@ from specdec_jax.tasks import metrics, registry
 WMT14_ENDE = "wmt14_ende"
 CNN_DAILYMAIL = "cnn_dailymail"
 LM1B = "lm1b"
+# The only version that TensorFlow Datasets can still prepare. Its text is that
+# of 3.0.0, without the space before the full stops of highlights.
+_CNN_DAILYMAIL_VERSION = "3.4.0"
 _SPLITS = ("train", "validation", "test")
 # LM1B has no validation split; its test split stays whole, as others report it.
 _LM1B_SPLITS = {
@@ -47,7 +50,9 @@ def register(
   )
   registry.add_text_to_text(
     CNN_DAILYMAIL,
-    seqio.TfdsDataSource("cnn_dailymail:3.0.0", data_dir, splits=_SPLITS),
+    seqio.TfdsDataSource(
+      f"cnn_dailymail:{_CNN_DAILYMAIL_VERSION}", data_dir, splits=_SPLITS
+    ),
     vocabulary,
     prefix="summarize: ",
     text="article",
