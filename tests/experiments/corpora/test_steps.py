@@ -145,8 +145,8 @@ def test_splits_keep_groups_and_share_no_near_duplicates():
     for each in documents
     for side in ("abcdef", "ghijkl")
   ]
-  held = next(each for each in documents if split.bucket(each) < 20)
-  trained = next(each for each in documents if split.bucket(each) >= 40)
+  held = next(each for each in documents[1:] if split.bucket(each) < 20)
+  trained = next(each for each in documents[1:] if split.bucket(each) >= 40)
   text = "one two three four five six seven eight nine ten"
   items += [
     numbered(held, text),
@@ -192,9 +192,9 @@ def test_sentences_do_not_end_at_abbreviations():
     "Next one!",
     "(Last) it is",
   ]
-  assert recut.sentences("Das ist z. B. Text. Und mehr.") == [
-    "Das ist z. B. Text.",
-    "Und mehr.",
+  assert recut.sentences("Text, Bilder usw. Alles ist da. Mehr nicht.") == [
+    "Text, Bilder usw. Alles ist da.",
+    "Mehr nicht.",
   ]
 
 
