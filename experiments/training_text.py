@@ -45,6 +45,7 @@ def load(
   path = resolve(path)
   if path.endswith(".jsonl.gz"):
     pairs = read_generated(path)
+    _check_ids(pairs, path, vocabulary)
   else:
     rows = list(parallel_text.read(path, origins))
     pairs = [
@@ -114,6 +115,7 @@ def read_generated(path: str) -> list[TokenPair]:
 
   Raises:
     FileNotFoundError: If there is no such file.
+    ValueError: If a line is no such example; names file and line.
   """
   if not os.path.isfile(path):
     raise FileNotFoundError(
@@ -121,5 +123,26 @@ def read_generated(path: str) -> list[TokenPair]:
       " experiments.generate_targets."
     )
   with gzip.open(path, "rt", encoding="utf-8") as file:
-    rows = [json.loads(line) for line in file]
-  return [(row["source"], row["target"]) for row in rows]
+    return [_example(line, f"{path}:{i}") for i, line in enumerate(file, 1)]
+
+
+def _example(line: str, place: str) -> TokenPair:
+  try:
+    row = json.loads(line)
+    return row["source"], row["target"]
+  except (json.JSONDecodeError, KeyError, TypeError) as error:
+    raise ValueError(
+      f"{place}: no JSON object with source and target ({error!r}); write the"
+      " file anew with experiments.generate_targets."
+    ) from error
+
+
+def _check_ids(pairs: Sequence[TokenPair], path: str, vocabulary: Any) -> None:
+  for number, pair in enumerate(pairs, 1):
+    largest = max((token for side in pair for token in side), default=0)
+    if largest >= vocabulary.vocab_size:
+      raise ValueError(
+        f"{path}:{number}: token {largest} is none of the"
+        f" {vocabulary.vocab_size} of the vocabulary {vocabulary.path}. Give"
+        " the vocabulary that the examples were generated with."
+      )
