@@ -73,7 +73,7 @@ def _download(work, configuration, packages) -> None:
 
 def _unpack(work: str) -> None:
   for path in sorted(glob.glob(f"{work}/deb/*.deb")):
-    root = f"{work}/root/{_package(path)}"
+    root = os.path.join(work, "root", _package(path))
     if not os.path.isdir(root):
       # Whole or not at all, if this is interrupted.
       partial = f"{work}/unpacking"

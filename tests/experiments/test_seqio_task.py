@@ -15,6 +15,7 @@ from specdec_jax.training import batching, step
 from tests.experiments.tiny_pair import SIZES
 
 VOCABULARY = "experiments/assets/ende_demo/sentencepiece.model"
+WIDTH = 200
 ROWS = {
   "wmt14_translate/de-en:1.0.0": [
     {"en": "The file is small.", "de": "Die Datei ist klein."},
@@ -80,21 +81,21 @@ def test_there_is_a_file_for_each_task():
 def test_a_gin_file_feeds_a_tiny_model(tmp_path, name):
   task = configured(tmp_path, name)
   assert task.name == name
-  pairs = task.load("validation", max_tokens=24, limit=8)
+  pairs = task.load("validation", max_tokens=WIDTH, limit=8)
   assert pairs
   for source, target in pairs:
     assert target[-1] == 1
-    assert len(target) <= 24
+    assert max(len(source), len(target)) <= WIDTH
     is_language_model = name in ("lm1b", "english_lm")
     assert source == [] if is_language_model else source[-1] == 1
   if is_language_model:
     return
-  batch = batching.Batches(pairs, batching.Batching(24, (24,)))[0]
+  batch = batching.Batches(pairs, batching.Batching(WIDTH, (WIDTH,)))[0]
   network = t5.T5Model(t5.T5Config(vocab_size=4096, **SIZES))
   params = network.init(jax.random.key(0))
   inputs, targets = map(jnp.asarray, batch)
   logits = step.token_logits(network, params, inputs, targets)
-  assert logits.shape == (1, 24, 4096)
+  assert logits.shape == (1, WIDTH, 4096)
   assert jnp.isfinite(logits).all()
 
 
