@@ -65,27 +65,27 @@ def windows(
   for item in items:
     if item.position is not None and item.position >= 0:
       key = item.kind, item.package, item.document
-      documents[key].append(item)
+      documents[key].append((item.position, item))
   for _, document in sorted(documents.items()):
-    document.sort(key=lambda item: item.position)
+    document.sort(key=lambda placed: placed[0])
     yield from _windows(document, least, most)
 
 
-def _windows(document: Sequence[Item], least: int, most: int) -> Iterator[Item]:
-  window, length = [], 0
-  for i, item in enumerate(document):
+def _windows(
+  document: Sequence[tuple[int, Item]], least: int, most: int
+) -> Iterator[Item]:
+  window, length, last = [], 0, 0
+  for i, (position, item) in enumerate(document):
     more = len(words(item.target))
-    if window and (
-      item.position - window[-1].position > _MOST_APART or length + more > most
-    ):
+    if window and (position - last > _MOST_APART or length + more > most):
       window, length = [], 0
     window.append(item)
     length += more
+    last = position
     # Lengths vary: 48 to 137 words with the defaults.
     enough = least + bucket(item.source[:40]) % 90
     is_last = (
-      i + 1 == len(document)
-      or document[i + 1].position - item.position > _MOST_APART
+      i + 1 == len(document) or document[i + 1][0] - position > _MOST_APART
     )
     if length >= enough or (is_last and length >= least):
       yield dataclasses.replace(

@@ -6,6 +6,7 @@ A model of one of them knows no other task, so inputs have no prefix.
 import functools
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import seqio
@@ -146,11 +147,10 @@ def _source(path, origins, splits) -> seqio.DataSource:
     if shuffle_files:
       order = np.random.default_rng(seed).permutation(len(rows))
       rows = [rows[i] for i in order]
-    return tf.data.Dataset.from_tensor_slices(
-      {
-        name: [getattr(row, name) for row in rows]
-        for name in parallel_text.COLUMNS
-      }
-    )
+    columns: Any = {
+      name: [getattr(row, name) for row in rows]
+      for name in parallel_text.COLUMNS
+    }
+    return tf.data.Dataset.from_tensor_slices(columns)
 
   return seqio.FunctionDataSource(dataset, splits=splits)

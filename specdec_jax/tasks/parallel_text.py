@@ -93,4 +93,5 @@ def _row(line: bytes, number: int, place: str) -> Row:
       raise ValueError(
         f"{place}: the column {name} is empty; fill it, or remove the row."
       )
-  return Row(*cells, number)
+  source, target, origin = cells
+  return Row(source, target, origin, number)

@@ -4,6 +4,7 @@ import collections
 import glob
 import os
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from experiments.corpora.align import align
 from experiments.corpora.formats import files, markup, roff
@@ -14,26 +15,29 @@ _LIBREOFFICE = "libreoffice-help-{0}/usr/share/libreoffice/help/{1}/text"
 _APPLICATIONS = {"kate": "Kate", "kmymoney": "KMyMoney"}
 
 
-def pages(
-  root: str,
-  kind: str,
-  package: str,
-  english: str,
-  german: str,
-  suffix: str | tuple[str, ...],
-  rename: Callable[[str], str] = lambda path: path,
-) -> Iterator[Item]:
-  """Yields paragraphs of HTML, DocBook or Mallard.
+class Manual(NamedTuple):
+  """Where a manual's pages lie, below the folder of unpacked packages.
 
-  Args:
-    root: The folder of unpacked packages.
+  Attributes:
     kind: See `Item`.
     package: See `Item`.
-    english: The folder of the English pages, below `root`.
+    english: The folder of the English pages.
     german: The folder of the German ones.
     suffix: See `files.pairs`.
     rename: See `files.pairs`.
   """
+
+  kind: str
+  package: str
+  english: str
+  german: str
+  suffix: str | tuple[str, ...]
+  rename: Callable[[str], str] = lambda page: page
+
+
+def pages(root: str, manual: Manual) -> Iterator[Item]:
+  """Yields paragraphs of HTML, DocBook or Mallard."""
+  kind, package, english, german, suffix, rename = manual
   folders = f"{root}/{english}", f"{root}/{german}"
   application = _APPLICATIONS.get(package, "")
   for here, there in files.pairs(*folders, suffix, rename):

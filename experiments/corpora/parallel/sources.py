@@ -10,6 +10,7 @@ from experiments.corpora.parallel import (
   manuals,
   messages,
 )
+from experiments.corpora.parallel.manuals import Manual
 
 _DOC = "usr/share/doc"
 _GNOME = "gnome-user-docs/usr/share/help"
@@ -34,11 +35,9 @@ def _without_language(page: str) -> str:
   return page.replace(".de.html", ".html")
 
 
-# Kind, source package, the English folder, the German one, how a German
-# page's name ends, and how its name becomes the English one's.
 _MANUALS = (
   *(
-    (
+    Manual(
       "gnomehelp",
       "gnome-user-docs",
       f"{_GNOME}/C/{book}",
@@ -47,7 +46,7 @@ _MANUALS = (
     )
     for book in ("gnome-help", "system-admin-guide")
   ),
-  (
+  Manual(
     "docbook",
     "mate-user-guide",
     f"{_MATE}/C",
@@ -55,7 +54,7 @@ _MANUALS = (
     (".xml", ".docbook"),
   ),
   *(
-    (
+    Manual(
       "docbook",
       source,
       f"{package}/{_DOC}/HTML/en",
@@ -67,21 +66,21 @@ _MANUALS = (
       ("kmymoney-common", "kmymoney"),
     )
   ),
-  (
+  Manual(
     "html",
     "gimp-help",
     f"gimp-help-en/{_GIMP}/en",
     f"gimp-help-de/{_GIMP}/de",
     ".html",
   ),
-  (
+  Manual(
     "html",
     "debian-handbook",
     f"{_HANDBOOK}/en-US",
     f"{_HANDBOOK}/de-DE",
     ".html",
   ),
-  (
+  Manual(
     "html",
     "debian-reference",
     f"debian-reference-en/{_REFERENCE}",
@@ -89,14 +88,14 @@ _MANUALS = (
     ".de.html",
     _with_language,
   ),
-  (
+  Manual(
     "html",
     "developers-reference",
     f"developers-reference/{_DEVELOPERS}",
     f"developers-reference-de/{_DEVELOPERS}/de",
     ".html",
   ),
-  (
+  Manual(
     "html",
     "debian-faq",
     f"debian-faq/{_FAQ}",
@@ -104,21 +103,21 @@ _MANUALS = (
     ".de.html",
     _with_language,
   ),
-  (
+  Manual(
     "html",
     "installation-guide",
     f"{_INSTALLATION}/en",
     f"{_INSTALLATION}/de",
     ".html",
   ),
-  (
+  Manual(
     "html",
     "debian-edu-doc",
     f"debian-edu-doc-en/{_EDU}-en",
     f"debian-edu-doc-de/{_EDU}-de",
     ".html",
   ),
-  (
+  Manual(
     "html",
     "lilypond",
     f"lilypond-doc-html/{_LILYPOND}",
@@ -126,7 +125,7 @@ _MANUALS = (
     ".de.html",
     _without_language,
   ),
-  (
+  Manual(
     "html",
     "kicad",
     f"kicad-doc-en/{_KICAD}/en",
@@ -164,7 +163,7 @@ def pairs(root: str, index: Index) -> Iterator[Item]:
   yield from manuals.libreoffice_help(root)
   yield from manuals.manual_pages(root)
   for manual in _MANUALS:
-    yield from manuals.pages(root, *manual)
+    yield from manuals.pages(root, manual)
   for kind, package, pattern in _CATALOGUES:
     yield from messages.catalogues(root, kind, package, pattern)
   yield from messages.mediawiki(root)
