@@ -51,7 +51,8 @@ def read(path: str, origins: Sequence[str] = ()) -> Iterator[Row]:
   if not os.path.isfile(path):
     raise FileNotFoundError(
       f"There is no parallel text at {path!r}; give a TSV (.tsv or .tsv.gz)"
-      " with the columns source, target and origin."
+      " with the columns source, target and origin. Some are built by: python"
+      " -m experiments.corpora.build --out FOLDER"
     )
   for number, line in enumerate(_lines(path), 1):
     row = _row(line, number, f"{path}:{number}")
