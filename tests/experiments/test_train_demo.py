@@ -208,5 +208,5 @@ def test_bad_input_is_named(text, tmp_path):
     training_loop.LoopConfig(3, log_every=0)
   broken = tmp_path / "broken.tsv"
   broken.write_text("a\tb\tc\na\tb\n")
-  with pytest.raises(ValueError, match=r"broken\.tsv, line 2: 2 columns"):
+  with pytest.raises(ValueError, match=r"broken\.tsv:2: 2 columns"):
     train(text, tmp_path, data=[str(broken)])
