@@ -9,9 +9,10 @@ import itertools
 import pathlib
 from collections.abc import Sequence
 
-from experiments import gin_cli, parallel_text
+from experiments import gin_cli
 from experiments.paths import resolve
 from specdec_jax.t5 import vocabulary
+from specdec_jax.tasks import parallel_text
 
 
 def run(

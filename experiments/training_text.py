@@ -7,13 +7,16 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from experiments import parallel_text
 from experiments.paths import resolve
+from specdec_jax.tasks import parallel_text
 
 log = logging.getLogger(__name__)
 
 TokenPair = tuple[list[int], list[int]]
 """Source and target ids of an example, each with its EOS."""
+
+# A vocabulary that was made for a text knows nearly all of it.
+_MOST_UNKNOWN = 0.05
 
 
 def load(
@@ -35,16 +38,21 @@ def load(
     limit: Keeps only the first so many.
 
   Raises:
-    ValueError: If nothing is left.
+    FileNotFoundError: If there is no such file.
+    ValueError: If a row is bad, the vocabulary is not that of the text, or
+      nothing is left.
   """
   path = resolve(path)
   if path.endswith(".jsonl.gz"):
     pairs = read_generated(path)
+    _check_ids(pairs, path, vocabulary)
   else:
+    rows = list(parallel_text.read(path, origins))
     pairs = [
       (vocabulary.encode(row.source), vocabulary.encode(row.target))
-      for row in parallel_text.read(path, origins)
+      for row in rows
     ]
+    check_known(pairs, [row.line for row in rows], path, vocabulary)
   kept = [pair for pair in pairs if max(map(len, pair)) <= max_tokens]
   log.info(
     "%s: %d rows, %d left out for a side of more than %d tokens",
@@ -62,6 +70,39 @@ def load(
   return kept[:limit]
 
 
+def check_known(
+  pairs: Sequence[TokenPair],
+  lines: Sequence[int],
+  path: str,
+  vocabulary: Any,
+) -> None:
+  """Checks that a vocabulary knows a text.
+
+  Args:
+    pairs: The encoded rows.
+    lines: Where each stands in its file.
+    path: The file.
+    vocabulary: What they were encoded with.
+
+  Raises:
+    ValueError: If more than a twentieth of all tokens are unknown; names the
+      first line that has one.
+  """
+  unknown = [
+    sum(side.count(vocabulary.unk_id) for side in pair) for pair in pairs
+  ]
+  total = sum(len(side) for pair in pairs for side in pair)
+  if sum(unknown) > _MOST_UNKNOWN * total:
+    first = next(
+      line for line, each in zip(lines, unknown, strict=True) if each
+    )
+    raise ValueError(
+      f"{path}:{first}: the vocabulary {vocabulary.path} does not know this"
+      f" row, and {sum(unknown)} of {total} tokens of the file are unknown to"
+      " it. Give the vocabulary that the model was, or is to be, trained with."
+    )
+
+
 def write_generated(path: str, pairs: Sequence[TokenPair]) -> None:
   """Writes token ids, a JSON line per example."""
   with gzip.open(path, "wt", encoding="utf-8") as file:
@@ -74,6 +115,7 @@ def read_generated(path: str) -> list[TokenPair]:
 
   Raises:
     FileNotFoundError: If there is no such file.
+    ValueError: If a line is no such example; names file and line.
   """
   if not os.path.isfile(path):
     raise FileNotFoundError(
@@ -81,5 +123,26 @@ def read_generated(path: str) -> list[TokenPair]:
       " experiments.generate_targets."
     )
   with gzip.open(path, "rt", encoding="utf-8") as file:
-    rows = [json.loads(line) for line in file]
-  return [(row["source"], row["target"]) for row in rows]
+    return [_example(line, f"{path}:{i}") for i, line in enumerate(file, 1)]
+
+
+def _example(line: str, place: str) -> TokenPair:
+  try:
+    row = json.loads(line)
+    return row["source"], row["target"]
+  except (json.JSONDecodeError, KeyError, TypeError) as error:
+    raise ValueError(
+      f"{place}: no JSON object with source and target ({error!r}); write the"
+      " file anew with experiments.generate_targets."
+    ) from error
+
+
+def _check_ids(pairs: Sequence[TokenPair], path: str, vocabulary: Any) -> None:
+  for number, pair in enumerate(pairs, 1):
+    largest = max((token for side in pair for token in side), default=0)
+    if largest >= vocabulary.vocab_size:
+      raise ValueError(
+        f"{path}:{number}: token {largest} is none of the"
+        f" {vocabulary.vocab_size} of the vocabulary {vocabulary.path}. Give"
+        " the vocabulary that the examples were generated with."
+      )

@@ -10,7 +10,6 @@ import pytest
 import specdec_jax as sd
 from experiments import (
   generate_targets,
-  parallel_text,
   train_demo,
   train_vocabulary,
   training_loop,
@@ -18,6 +17,7 @@ from experiments import (
 )
 from specdec_jax import t5
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
+from specdec_jax.tasks import parallel_text
 from specdec_jax.training import step
 from tests.experiments.tiny_pair import TEXTS
 from tests.experiments.tiny_pair import train_vocabulary as tiny_vocab
@@ -208,5 +208,5 @@ def test_bad_input_is_named(text, tmp_path):
     training_loop.LoopConfig(3, log_every=0)
   broken = tmp_path / "broken.tsv"
   broken.write_text("a\tb\tc\na\tb\n")
-  with pytest.raises(ValueError, match=r"broken\.tsv, line 2: 2 columns"):
+  with pytest.raises(ValueError, match=r"broken\.tsv:2: 2 columns"):
     train(text, tmp_path, data=[str(broken)])
