@@ -138,11 +138,11 @@ def predicted_speedup(
 
       baseline    = sum of target_prefill + baseline_calls * target_step
       speculative = sum of target_prefill + draft_prefill
-                           + rounds * (target_verify + gamma * draft_step)
+                           + rounds * (target_verify + drafting)
+      drafting    = draft_first + (gamma - 1) * draft_step
 
-  over all batches. The first draft call of a round has two tokens per row and
-  is taken for one with one. The time of sampling, verification and
-  bookkeeping is in neither sum.
+  over all batches. The time of sampling, verification and bookkeeping is in
+  neither sum.
 
   Args:
     costs: Per batch.
@@ -156,10 +156,17 @@ def predicted_speedup(
   speculative = sum(
     cost.target_prefill
     + cost.draft_prefill
-    + each.rounds * (cost.target_verify + gamma * cost.draft_step)
+    + each.rounds * (cost.target_verify + _drafting(cost, gamma))
     for cost, each in zip(costs, work, strict=True)
   )
   return baseline / speculative
+
+
+def _drafting(cost: Costs, gamma: int) -> float:
+  """Seconds of a round's draft calls, of which the first has two tokens."""
+  if not gamma:
+    return 0.0
+  return cost.draft_first + (gamma - 1) * cost.draft_step
 
 
 def time_pair(

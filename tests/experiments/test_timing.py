@@ -25,10 +25,13 @@ WORK = [Work(baseline_calls=20, rounds=8), Work(10, 3)]
 
 
 def test_predicted_speedup_by_hand():
-  # Baseline: 10 + 20 * 4 = 90; speculative: 12 + 8 * (6 + 4 * 0.5) = 76.
-  assert predicted_speedup(COSTS[:1], WORK[:1], gamma=4) == 90 / 76
-  # And 20 + 10 * 8 = 100; 23 + 3 * (8 + 4 * 1) = 59.
-  assert predicted_speedup(COSTS, WORK, gamma=4) == 190 / 135
+  # Baseline: 10 + 20 * 4 = 90.
+  # Speculative: 12 + 8 * (6 + 0.75 + 3 * 0.5) = 78.
+  assert predicted_speedup(COSTS[:1], WORK[:1], gamma=4) == 90 / 78
+  # And 20 + 10 * 8 = 100; 23 + 3 * (8 + 1.5 + 3 * 1) = 60.5.
+  assert predicted_speedup(COSTS, WORK, gamma=4) == 190 / 138.5
+  # 12 + 8 * (6 + 0.75) = 66.
+  assert predicted_speedup(COSTS[:1], WORK[:1], gamma=1) == 90 / 66
 
 
 def test_nothing_drafted_and_nothing_to_read_is_no_speedup():
@@ -52,7 +55,7 @@ def test_ratios_are_formed_per_repeat():
   assert timing.speedup == [4, 8]
   assert timing.cost_ratio == pytest.approx(1.5 / 12)
   assert timing.verify_ratio == pytest.approx(14 / 12)
-  assert timing.predicted_speedup == 190 / 135
+  assert timing.predicted_speedup == 190 / 138.5
 
 
 def test_each_shape_is_sampled():
