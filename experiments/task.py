@@ -8,6 +8,7 @@ import sys
 from typing import NamedTuple
 
 from experiments.paths import resolve
+from specdec_jax.tasks.parallel_text import decode_line
 
 _STDIN = "-"
 
@@ -117,14 +118,7 @@ def _decoded(data: bytes, shown: str):
   """Yields (line number, line), split at line feeds alone."""
   data = data.removeprefix(b"\xef\xbb\xbf")
   for number, line in enumerate(io.BytesIO(data), start=1):
-    try:
-      yield number, line.decode().rstrip("\r\n")
-    except UnicodeDecodeError as error:
-      raise ValueError(
-        f"{shown}:{number}: byte {error.start + 1} of the line,"
-        f" 0x{line[error.start]:02x}, is not UTF-8. Convert the file, for"
-        " example: iconv -f latin1 -t utf-8"
-      ) from error
+    yield number, decode_line(line, f"{shown}:{number}")
 
 
 def _column_of(header: str, name: str, shown: str) -> int:

@@ -115,12 +115,7 @@ def run(
   init_key, dropout_key = jax.random.split(jax.random.key(seed))
   state = step.init(network, transformation, init_key)
   if initial is not None:
-    initial_model, params = t5.load(None, resolve(initial))
-    if initial_model.config != model:
-      raise ValueError(
-        f"The model in {initial} is {initial_model.config}, not the {model}"
-        " that is to be trained; give one of the same shape."
-      )
+    _, params = t5.load(model, resolve(initial))
     state = state._replace(params=params)
   log.info(
     "%d parameters, %d batches an epoch",

@@ -33,6 +33,25 @@ def has_origin(origin: str, wanted: Sequence[str]) -> bool:
   )
 
 
+def decode_line(line: bytes, place: str) -> str:
+  """Returns a line's text, without its end.
+
+  Args:
+    line: Bytes up to and with a line feed.
+    place: What to call it in the error, "file:line".
+
+  Raises:
+    ValueError: If it is not UTF-8; names the byte.
+  """
+  try:
+    return line.decode().rstrip("\r\n")
+  except UnicodeDecodeError as error:
+    raise ValueError(
+      f"{place}: byte {error.start + 1} of the line, 0x{line[error.start]:02x},"
+      " is not UTF-8. Convert the file, for example: iconv -f latin1 -t utf-8"
+    ) from error
+
+
 def read(path: str, origins: Sequence[str] = ()) -> Iterator[Row]:
   """Yields the rows of a TSV, gzipped if its name ends in ".gz".
 
@@ -74,13 +93,7 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def _row(line: bytes, number: int, place: str) -> Row:
-  try:
-    text = line.decode().rstrip("\r\n")
-  except UnicodeDecodeError as error:
-    raise ValueError(
-      f"{place}: byte {error.start + 1} of the line, 0x{line[error.start]:02x},"
-      " is not UTF-8. Convert the file, for example: iconv -f latin1 -t utf-8"
-    ) from error
+  text = decode_line(line, place)
   if not text.strip():
     raise ValueError(f"{place}: the row is empty; remove it.")
   cells = text.split("\t")

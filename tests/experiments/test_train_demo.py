@@ -90,6 +90,24 @@ def test_it_learns_and_leaves_a_model(text, tmp_path):
   assert params["token_embedder"]["embedding"].shape[1] == 16
 
 
+def test_training_may_start_from_a_checkpoint(text, tmp_path):
+  first = train(text, tmp_path / "first", steps=60)
+  train(text, tmp_path / "second", initial=str(first))
+  reached = curve(tmp_path / "first", "validation_loss")
+  # A run from random values is far from that after four steps.
+  assert curve(tmp_path / "second", "validation_loss")[4] < reached[20]
+
+
+def test_a_checkpoint_of_another_shape_is_no_start(text, tmp_path):
+  first = train(text, tmp_path / "first", steps=4)
+  vocabulary = SentencePieceVocabulary(str(text / "sentencepiece.model"))
+  other = t5.T5Config(
+    vocab_size=vocabulary.vocab_size, **{**SIZES, "mlp_dim": 48}
+  )
+  with pytest.raises(ValueError, match="mlp_dim: 32 in the checkpoint, 48"):
+    train(text, tmp_path / "second", initial=str(first), model=other)
+
+
 def test_an_interrupted_run_repeats_the_uninterrupted_one(
   text, tmp_path, monkeypatch
 ):
