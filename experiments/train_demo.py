@@ -17,7 +17,7 @@ from experiments import compilation_cache, gin_cli, training_loop, training_text
 from experiments.paths import resolve
 from specdec_jax import t5
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
-from specdec_jax.training import batching, optimizer, step
+from specdec_jax.training import batching, growth, optimizer, step
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +57,9 @@ def run(
     model: The shape; its vocabulary's size must be that of `vocabulary`.
     loop: How long to train.
     learning_rate: The highest; see `optimizer.scaled_adam`.
-    initial: A checkpoint of the same shape to start from; None for random
-      values. A run that goes on has its own.
+    initial: A checkpoint to start from, grown to the shape if it is smaller
+      (see `growth.grow`); None for random values. A run that goes on has its
+      own.
     warmup_steps: First steps, over which it rises to that.
     decay_steps: Last steps, over which it falls to 0. A run that goes on may
       have other `steps` than before as long as the fall has not begun.
@@ -113,10 +114,12 @@ def run(
     clip_norm=clip_norm,
   )
   init_key, dropout_key = jax.random.split(jax.random.key(seed))
-  state = step.init(network, transformation, init_key)
-  if initial is not None:
-    _, params = t5.load(model, resolve(initial))
-    state = state._replace(params=params)
+  if initial is None:
+    params = network.init(init_key)
+  else:
+    smaller, params = t5.load(None, resolve(initial))
+    params = growth.grow(init_key, smaller.config, params, model)
+  state = step.init(params, transformation)
   log.info(
     "%d parameters, %d batches an epoch",
     sum(each.size for each in jax.tree.leaves(state.params)),

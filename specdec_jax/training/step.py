@@ -66,12 +66,9 @@ def token_logits(
 
 
 def init(
-  model: T5Model,
-  optimizer: optax.GradientTransformation,
-  key: Key[Array, ""],
+  params: Params, optimizer: optax.GradientTransformation
 ) -> TrainState:
   """Returns the state before the first step."""
-  params = model.init(key)
   return TrainState(params, optimizer.init(params), jnp.zeros((), jnp.int32))
 
 

@@ -98,14 +98,21 @@ def test_training_may_start_from_a_checkpoint(text, tmp_path):
   assert curve(tmp_path / "second", "validation_loss")[4] < reached[20]
 
 
-def test_a_checkpoint_of_another_shape_is_no_start(text, tmp_path):
-  first = train(text, tmp_path / "first", steps=4)
+def test_training_may_start_from_a_smaller_model(text, tmp_path):
+  first = train(text, tmp_path / "first", steps=60)
   vocabulary = SentencePieceVocabulary(str(text / "sentencepiece.model"))
-  other = t5.T5Config(
-    vocab_size=vocabulary.vocab_size, **{**SIZES, "mlp_dim": 48}
-  )
-  with pytest.raises(ValueError, match="mlp_dim: 32 in the checkpoint, 48"):
-    train(text, tmp_path / "second", initial=str(first), model=other)
+  sizes = {**SIZES, "vocab_size": vocabulary.vocab_size}
+  larger = t5.T5Config(**{**sizes, "emb_dim": 24, "num_decoder_layers": 2})
+  train(text, tmp_path / "larger", initial=str(first), model=larger)
+  reached = curve(tmp_path / "first", "validation_loss")
+  assert curve(tmp_path / "larger", "validation_loss")[4] < reached[20]
+  with pytest.raises(ValueError, match="mlp_dim is 24, less than the 32"):
+    train(
+      text,
+      tmp_path / "smaller",
+      initial=str(first),
+      model=t5.T5Config(**{**sizes, "mlp_dim": 24}),
+    )
 
 
 def test_an_interrupted_run_repeats_the_uninterrupted_one(

@@ -32,7 +32,7 @@ KEY = jax.random.key(0)
 
 def train(steps, *, model=MODEL, make=optimizer.scaled_adam, **options):
   chosen = make(0.03)
-  state = step.init(model, chosen, KEY)
+  state = step.init(model.init(KEY), chosen)
   train_step = step.make_train_step(model, chosen, **options)
   losses = []
   for _ in range(steps):
@@ -51,7 +51,7 @@ def test_it_learns_to_reverse():
 
 
 def test_the_first_loss_is_the_models_own():
-  state = step.init(MODEL, optax.sgd(0.1), KEY)
+  state = step.init(MODEL.init(KEY), optax.sgd(0.1))
   decoder_inputs = jnp.array([[0, 5, 4, 3], [0, 7, 6, 1], [0, 8, 1, 0]])
   encoded = MODEL.encode(state.params, INPUTS)
   logits = MODEL.decode(state.params, encoded, INPUTS, decoder_inputs)
@@ -66,7 +66,7 @@ def test_padding_changes_neither_loss_nor_update():
   updated = []
   for more in ((0, 0), (2, 5)):
     padding = ((0, more[0]), (0, more[1]))
-    state = step.init(MODEL, chosen, KEY)
+    state = step.init(MODEL.init(KEY), chosen)
     state, metrics = train_step(
       state, jnp.pad(INPUTS, padding), jnp.pad(TARGETS, padding), KEY
     )
@@ -87,7 +87,7 @@ def test_dropout_depends_on_the_step_and_the_key():
   train_step = step.make_train_step(model, chosen)
 
   def loss_of(number, key):
-    state = step.init(model, chosen, KEY)._replace(step=jnp.int32(number))
+    state = step.init(model.init(KEY), chosen)._replace(step=jnp.int32(number))
     return float(train_step(state, INPUTS, TARGETS, key)[1].loss)
 
   assert loss_of(0, KEY) == loss_of(0, KEY)
@@ -100,7 +100,7 @@ def test_a_student_comes_to_imitate_its_teacher():
   teacher_params = teacher.init(jax.random.key(7))
   wanted = step.token_logits(teacher, teacher_params, INPUTS, TARGETS)
   chosen = optimizer.scaled_adam(0.03)
-  state = step.init(MODEL, chosen, KEY)
+  state = step.init(MODEL.init(KEY), chosen)
   train_step = step.make_train_step(
     MODEL, chosen, teacher=teacher, distillation_weight=1.0
   )
@@ -122,7 +122,7 @@ def test_the_objective_is_the_mean_of_text_and_teacher():
   def update(**options):
     chosen = optax.sgd(1.0)
     train_step = step.make_train_step(MODEL, chosen, **options)
-    state = step.init(MODEL, chosen, KEY)
+    state = step.init(MODEL.init(KEY), chosen)
     state, _ = train_step(state, INPUTS, TARGETS, KEY, teacher_params)
     return jax.tree.leaves(state.params)
 
