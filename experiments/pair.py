@@ -155,11 +155,13 @@ class Pair:
 
   def checksum(self) -> str:
     """A short name of the weights: changes when any of them does."""
-    sums = [
-      np.asarray(_sum_of_bits(each))
-      for each in jax.tree.leaves((self.target_params, self.draft_params))
-    ]
-    return f"{zlib.crc32(np.array(sums).tobytes()):08x}"
+    return weights_checksum((self.target_params, self.draft_params))
+
+
+def weights_checksum(params: Params) -> str:
+  """Returns a short name of weights, another one when any of them differs."""
+  sums = [np.asarray(_sum_of_bits(each)) for each in jax.tree.leaves(params)]
+  return f"{zlib.crc32(np.array(sums).tobytes()):08x}"
 
 
 @jax.jit

@@ -104,10 +104,12 @@ def check_known(
 
 
 def write_generated(path: str, pairs: Sequence[TokenPair]) -> None:
-  """Writes token ids, a JSON line per example."""
-  with gzip.open(path, "wt", encoding="utf-8") as file:
+  """Writes token ids, a JSON line per example; the file whole or not at all."""
+  unfinished = path + ".unfinished"
+  with gzip.open(unfinished, "wt", encoding="utf-8") as file:
     for source, target in pairs:
       file.write(json.dumps({"source": source, "target": target}) + "\n")
+  os.replace(unfinished, path)
 
 
 def read_generated(path: str) -> list[TokenPair]:
@@ -120,7 +122,7 @@ def read_generated(path: str) -> list[TokenPair]:
   if not os.path.isfile(path):
     raise FileNotFoundError(
       f"There are no generated examples at {path!r}; write them with"
-      " experiments.generate_targets."
+      " experiments.generate_text."
     )
   with gzip.open(path, "rt", encoding="utf-8") as file:
     return [_example(line, f"{path}:{i}") for i, line in enumerate(file, 1)]
@@ -133,7 +135,7 @@ def _example(line: str, place: str) -> TokenPair:
   except (json.JSONDecodeError, KeyError, TypeError) as error:
     raise ValueError(
       f"{place}: no JSON object with source and target ({error!r}); write the"
-      " file anew with experiments.generate_targets."
+      " file anew with experiments.generate_text."
     ) from error
 
 

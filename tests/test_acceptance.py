@@ -1,4 +1,4 @@
-"""alpha from both laws: against tables, an oracle without a cache, and counts."""
+"""alpha from both laws: against tables, an uncached oracle, and counts."""
 
 import dataclasses
 

@@ -61,9 +61,7 @@ class ModelDrafter:
     tokens = jnp.take_along_axis(
       context.tokens, start[:, None] + jnp.arange(2), axis=1
     )
-    logits, cache = self.extend(
-      params, tokens, context.position + start, cache
-    )
+    logits, cache = self.extend(params, tokens, context.position + start, cache)
     last = (context.lengths - 1 - start)[:, None, None]
     logits = jnp.take_along_axis(logits, last, axis=1)
 

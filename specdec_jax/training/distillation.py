@@ -97,6 +97,7 @@ DIVERGENCES: dict[str, Callable[[LogLaw, LogLaw], PerPosition]] = {
 }
 """All of them, by name."""
 
+_PLAIN = SamplingConfig()
 # What stays finite where one law rules out what the other does not.
 _BOUNDED = ("jsd", "tvd")
 
@@ -120,7 +121,7 @@ class Divergence:
   """
 
   kind: str = "forward_kl"
-  sampling: SamplingConfig = SamplingConfig()
+  sampling: SamplingConfig = _PLAIN
   eta: float = 3.0
 
   def __post_init__(self):
@@ -209,9 +210,7 @@ class Divergence:
     # Zeros go in, not only out: an infinite term's gradient would stay NaN.
     logits = jnp.where(mask[..., None], logits, 0.0)
     target_logits = jnp.where(mask[..., None], target_logits, 0.0)
-    return jnp.sum(
-      jnp.where(mask, self.per_token(logits, target_logits), 0.0)
-    )
+    return jnp.sum(jnp.where(mask, self.per_token(logits, target_logits), 0.0))
 
 
 def _filters(sampling: SamplingConfig) -> bool:
