@@ -210,7 +210,28 @@ class Divergence:
     # Zeros go in, not only out: an infinite term's gradient would stay NaN.
     logits = jnp.where(mask[..., None], logits, 0.0)
     target_logits = jnp.where(mask[..., None], target_logits, 0.0)
-    return jnp.sum(jnp.where(mask, self.per_token(logits, target_logits), 0.0))
+    divergence = self.per_token(logits, target_logits)
+    return jnp.sum(jnp.where(mask, divergence, 0.0))
+
+  def acceptance(
+    self,
+    logits: Float[Array, "B T V"],
+    target_logits: Float[Array, "B T V"],
+    mask: Bool[Array, "B T"],
+  ) -> Float[Array, ""]:
+    """Sums beta over the unmasked positions, as decoding will have it.
+
+    At temperature 0 that is how often the two argmaxes agree.
+
+    Args:
+      logits: The draft's.
+      target_logits: The target's.
+      mask: The positions that count.
+    """
+    sampler = make_sampler(self.sampling, len(logits))
+    laws = sampler.probs(target_logits), sampler.probs(logits)
+    beta = jnp.sum(jnp.minimum(*laws), axis=-1)
+    return jnp.sum(jnp.where(mask, beta, 0.0))
 
 
 def _filters(sampling: SamplingConfig) -> bool:

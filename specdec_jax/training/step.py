@@ -11,6 +11,7 @@ import optax
 from specdec_jax.array_typing import Array, Bool, Float, Int, Key, Params
 from specdec_jax.t5.model import START_TOKEN, T5Model
 from specdec_jax.training import loss as losses
+from specdec_jax.training.distillation import Divergence
 
 
 class TrainState(NamedTuple):
@@ -80,6 +81,7 @@ def make_train_step(
   label_smoothing: float = 0.0,
   teacher: T5Model | None = None,
   distillation_weight: float = 0.0,
+  divergence: Divergence | None = None,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
   """Returns `step(state, inputs, targets, key, teacher_params)`, jitted.
 
@@ -93,7 +95,9 @@ def make_train_step(
     teacher: Whose distributions to imitate besides the text, or None.
     distillation_weight: Share of that term in the objective; the text's
       cross entropy has the rest.
+    divergence: What that term is; None for KL(teacher, model).
   """
+  divergence = divergence or Divergence()
   use_dropout = model.config.dropout_rate > 0
 
   def objective(params, inputs, targets, key, teacher_params):
@@ -123,10 +127,8 @@ def make_train_step(
       wanted = jax.lax.stop_gradient(
         token_logits(teacher, teacher_params, inputs, targets)
       )
-      divergence = losses.distillation(logits, wanted, mask) / tokens
-      total = (
-        1 - distillation_weight
-      ) * total + distillation_weight * divergence
+      distance = divergence(logits, wanted, mask) / tokens
+      total = (1 - distillation_weight) * total + distillation_weight * distance
     return total, (plain, tokens)
 
   @functools.partial(jax.jit, donate_argnums=0)
@@ -147,6 +149,36 @@ def make_train_step(
     return (
       TrainState(params, opt_state, state.step + 1),
       Metrics(plain, tokens, optax.tree.norm(gradients)),
+    )
+
+  return step
+
+
+def make_acceptance_step(
+  draft: T5Model, target: T5Model, divergence: Divergence
+) -> Callable[..., tuple[Array, Array, Array]]:
+  """Returns `step(params, target_params, inputs, targets)`, jitted.
+
+  It returns sums of the divergence and of beta, and the number of tokens: over
+  the target's own outputs the second by the third is alpha.
+
+  Args:
+    draft: The draft.
+    target: The target.
+    divergence: How far they are apart, and how they will decode.
+  """
+
+  @jax.jit
+  def step(params, target_params, inputs, targets):
+    laws = (
+      token_logits(draft, params, inputs, targets),
+      token_logits(target, target_params, inputs, targets),
+    )
+    mask: Bool[Array, "B T"] = targets > 0
+    return (
+      divergence(*laws, mask),
+      divergence.acceptance(*laws, mask),
+      mask.sum(),
     )
 
   return step

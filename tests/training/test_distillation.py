@@ -12,6 +12,7 @@ import specdec_jax as sd
 from specdec_jax.sampling import make_sampler
 from specdec_jax.training import distillation
 from specdec_jax.training.distillation import DIVERGENCES, Divergence
+from tests.enumeration import standardise
 
 generator = np.random.default_rng(0)
 DRAFT = jnp.array(generator.normal(size=(2, 3, 7)) * 2, jnp.float32)
@@ -25,8 +26,8 @@ def wanted(kind, p, q, eta=3.0):
   """The docstring's table, in float64."""
 
   def kl(p, q):
-    terms = p * np.log(p / q, where=p > 0, out=np.zeros_like(p))
-    return terms.sum(-1)
+    ratio = np.divide(p, q, where=p > 0, out=np.ones_like(p))
+    return (p * np.log(ratio)).sum(-1)
 
   beta = np.minimum(p, q).sum(-1)
   if kind == "hybrid":
@@ -226,6 +227,22 @@ def test_bfloat16_is_computed_in_float32():
     draft.astype(jnp.float32), target.astype(jnp.float32), MASK
   )
   assert float(found) == float(same)
+
+
+@pytest.mark.parametrize(
+  "sampling",
+  [
+    sd.SamplingConfig(),
+    sd.SamplingConfig(temperature=0.5, top_k=3),
+    GREEDY,
+  ],
+)
+def test_acceptance_is_the_mass_that_decoding_shares(sampling):
+  p, q = (standardise(each, sampling) for each in (TARGET, DRAFT))
+  beta = np.minimum(p, q).sum(-1)
+  kind = "tvd" if sampling.top_k else "forward_kl"
+  found = Divergence(kind, sampling).acceptance(DRAFT, TARGET, MASK)
+  assert float(found) == pytest.approx(beta[MASK].sum(), abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from specdec_jax import t5
 from specdec_jax.training import loss, optimizer, step
+from specdec_jax.training.distillation import Divergence
 
 
 def make_model(**changes):
@@ -95,19 +96,24 @@ def test_dropout_depends_on_the_step_and_the_key():
   assert loss_of(0, KEY) != loss_of(0, jax.random.key(1))
 
 
-def test_a_student_comes_to_imitate_its_teacher():
+@pytest.mark.parametrize("kind", ["forward_kl", "jsd", "hybrid"])
+def test_a_student_comes_to_imitate_its_teacher(kind):
   teacher = make_model(emb_dim=24)
   teacher_params = teacher.init(jax.random.key(7))
   wanted = step.token_logits(teacher, teacher_params, INPUTS, TARGETS)
   chosen = optimizer.scaled_adam(0.03)
   state = step.init(MODEL.init(KEY), chosen)
   train_step = step.make_train_step(
-    MODEL, chosen, teacher=teacher, distillation_weight=1.0
+    MODEL,
+    chosen,
+    teacher=teacher,
+    distillation_weight=1.0,
+    divergence=Divergence(kind),
   )
 
   def divergence(params):
     logits = step.token_logits(MODEL, params, INPUTS, TARGETS)
-    return float(loss.distillation(logits, wanted, TARGETS > 0)) / 9
+    return float(Divergence(kind)(logits, wanted, TARGETS > 0)) / 9
 
   before = divergence(state.params)
   for _ in range(80):
@@ -131,6 +137,27 @@ def test_the_objective_is_the_mean_of_text_and_teacher():
   both = update(teacher=teacher, distillation_weight=0.25)
   for a, b, mixed in zip(text, imitation, both, strict=True):
     np.testing.assert_allclose(mixed, 0.75 * a + 0.25 * b, atol=1e-5)
+
+
+def test_acceptance_of_a_batch():
+  teacher = make_model(emb_dim=24)
+  params, teacher_params = MODEL.init(KEY), teacher.init(jax.random.key(7))
+  divergence = Divergence("tvd")
+  acceptance_step = step.make_acceptance_step(MODEL, teacher, divergence)
+  distance, accepted, tokens = acceptance_step(
+    params, teacher_params, INPUTS, TARGETS
+  )
+  logits, wanted = (
+    step.token_logits(model, each, INPUTS, TARGETS)
+    for model, each in ((MODEL, params), (teacher, teacher_params))
+  )
+  assert int(tokens) == 9
+  assert float(distance) == pytest.approx(
+    float(divergence(logits, wanted, TARGETS > 0)), rel=1e-5
+  )
+  # At temperature 1 the variation is what is not accepted.
+  assert float(accepted + distance) == pytest.approx(9.0, rel=1e-5)
+  assert 0.1 < float(accepted) / 9 < 0.9
 
 
 def test_schedule():
