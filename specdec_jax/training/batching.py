@@ -13,8 +13,8 @@ class Batch(NamedTuple):
   """Padded token ids.
 
   Attributes:
-    inputs: Encoder tokens, EOS included.
-    targets: Decoder tokens, EOS included.
+    inputs: Encoder tokens, EOS included; or prompts, without it.
+    targets: Decoder tokens, EOS included. Those that are not 0 count.
   """
 
   inputs: Int[np.ndarray, "B S"]
@@ -33,12 +33,19 @@ class Batching:
     widths: The buckets, ascending.
     seed: Of the order.
     pad_id: Fills the rows.
+    joined: Whether source and target are one text, for a decoder without an
+      encoder. Then the target begins in the column after its source's last,
+      and a row is as long as both.
+    rows_multiple: Rows of a batch are a multiple of this: of the devices and
+      microbatches that share them.
   """
 
   tokens: int
   widths: tuple[int, ...] = (16, 24, 32, 48, 64, 96)
   seed: int = 0
   pad_id: int = 0
+  joined: bool = False
+  rows_multiple: int = 1
 
   def __post_init__(self):
     object.__setattr__(self, "widths", tuple(self.widths))
@@ -46,11 +53,31 @@ class Batching:
       raise ValueError(
         f"widths is {self.widths}; give bucket widths in ascending order."
       )
-    if self.tokens < self.widths[-1]:
+    if self.rows_multiple < 1:
       raise ValueError(
-        f"tokens is {self.tokens}, less than one row of the widest bucket"
-        f" ({self.widths[-1]}); raise tokens or drop the bucket."
+        f"rows_multiple is {self.rows_multiple}; it must be positive."
       )
+    if not self.rows(self.widths[-1]):
+      raise ValueError(
+        f"tokens is {self.tokens}, less than {_rows(self.rows_multiple)} of"
+        f" the widest bucket ({self.widths[-1]}); raise tokens or drop the"
+        " bucket."
+      )
+
+  def rows(self, width: int) -> int:
+    """How many rows a batch of a bucket has."""
+    rows = self.tokens // width
+    return rows - rows % self.rows_multiple
+
+  def length(self, source: Sequence[int], target: Sequence[int]) -> int:
+    """How wide a bucket an example needs."""
+    if self.joined:
+      return len(source) + len(target)
+    return max(len(source), len(target))
+
+
+def _rows(count: int) -> str:
+  return "one row" if count == 1 else f"{count} rows"
 
 
 class Batches:
@@ -77,7 +104,7 @@ class Batches:
     """
     self._examples = examples
     self._batching = batching
-    longest = np.array([max(len(s), len(t)) for s, t in examples], np.int64)
+    longest = np.array([batching.length(*each) for each in examples], np.int64)
     if longest.size and longest.max() > batching.widths[-1]:
       raise ValueError(
         f"An example has {longest.max()} tokens, more than the widest bucket"
@@ -130,7 +157,7 @@ class Batches:
     return batches
 
   def _rows(self, bucket: int) -> int:
-    return self._batching.tokens // self._batching.widths[bucket]
+    return self._batching.rows(self._batching.widths[bucket])
 
   def _shuffled(self, epoch: int):
     generator = np.random.default_rng((self._batching.seed, epoch))
@@ -143,11 +170,13 @@ class Batches:
     return [plan[i] for i in generator.permutation(len(plan))]
 
   def _pad(self, width: int, indices) -> Batch:
-    sides = []
-    for side in range(2):
-      padded = np.full((len(indices), width), self._batching.pad_id, np.int32)
-      for row, index in enumerate(indices):
-        tokens = self._examples[index][side]
-        padded[row, : len(tokens)] = tokens
-      sides.append(padded)
-    return Batch(*sides)
+    inputs, targets = (
+      np.full((len(indices), width), self._batching.pad_id, np.int32)
+      for _ in range(2)
+    )
+    for row, index in enumerate(indices):
+      source, target = self._examples[index]
+      inputs[row, : len(source)] = source
+      start = len(source) if self._batching.joined else 0
+      targets[row, start : start + len(target)] = target
+    return Batch(inputs, targets)

@@ -139,27 +139,6 @@ def test_the_objective_is_the_mean_of_text_and_teacher():
     np.testing.assert_allclose(mixed, 0.75 * a + 0.25 * b, atol=1e-5)
 
 
-def test_acceptance_of_a_batch():
-  teacher = make_model(emb_dim=24)
-  params, teacher_params = MODEL.init(KEY), teacher.init(jax.random.key(7))
-  divergence = Divergence("tvd")
-  acceptance_step = step.make_acceptance_step(MODEL, teacher, divergence)
-  distance, accepted, tokens = acceptance_step(
-    params, teacher_params, INPUTS, TARGETS
-  )
-  logits, wanted = (
-    step.token_logits(model, each, INPUTS, TARGETS)
-    for model, each in ((MODEL, params), (teacher, teacher_params))
-  )
-  assert int(tokens) == 9
-  assert float(distance) == pytest.approx(
-    float(divergence(logits, wanted, TARGETS > 0)), rel=1e-5
-  )
-  # At temperature 1 the variation is what is not accepted.
-  assert float(accepted + distance) == pytest.approx(9.0, rel=1e-5)
-  assert 0.1 < float(accepted) / 9 < 0.9
-
-
 def test_schedule():
   rate = optimizer.schedule(0.4, 100, 10, 40)
   found = [float(rate(i)) for i in (0, 5, 10, 59, 60, 80, 99, 100)]
