@@ -11,6 +11,7 @@ one that has only seen the text which the target was trained on (Kim and Rush
 
 import dataclasses
 import logging
+import math
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -19,13 +20,20 @@ import jax
 import numpy as np
 
 import specdec_jax as sd
-from experiments import compilation_cache, gin_cli, training_text
+from experiments import (
+  checkpoint,
+  compilation_cache,
+  gin_cli,
+  training_data,
+  training_text,
+)
 from experiments.batching import Batch, budgets, example_keys, make_batches
 from experiments.pair import weights_checksum
 from experiments.paths import resolve
 from experiments.progress import progress_bar
 from experiments.records import Records, checksum
-from specdec_jax import t5
+from experiments.seqio_task import SeqioTask
+from specdec_jax import lm
 from specdec_jax.t5.vocabulary import (
   EOS_ID,
   SentencePieceVocabulary,
@@ -41,13 +49,13 @@ OUTPUTS = "outputs.jsonl"
 def run(
   *,
   model: str,
-  vocabulary: str,
-  data: str,
+  data: training_data.Examples,
   output_dir: str,
   sampling: sd.SamplingConfig,
+  split: str = "train",
   samples: int = 1,
   limit: int | None = None,
-  origins: Sequence[str] = (),
+  prompt_tokens: int | None = None,
   max_input_length: int = 96,
   input_length_multiple: int = 32,
   max_new_tokens: int = 96,
@@ -57,39 +65,58 @@ def run(
 ) -> pathlib.Path:
   """Writes a model's outputs as token ids.
 
-  Outputs that reach `max_new_tokens` without an EOS are left out of them:
-  mostly they repeat themselves.
+  A T5 reads the sources of examples. A language model goes on with the
+  beginning of their targets, which is the source of what is written.
+
+  Outputs that reach `max_new_tokens` without an EOS are left out: mostly they
+  repeat themselves.
 
   Args:
     model: The checkpoint of a target, or of a draft.
-    vocabulary: Its SentencePiece model.
-    data: The text with the sources; see `training_text.load`.
+    data: Examples: a `TextFiles` or a `SeqioTask`, with the vocabulary of the
+      model.
     output_dir: Where generated.jsonl.gz goes. If an interrupted run of the
       same configuration left its outputs there, this one goes on from them.
     sampling: How to draw.
+    split: "train", "validation" or "test", as `data` has it.
     samples: Outputs of each source; 1 if drawing is greedy.
     limit: How many sources to take, drawn at random; None for all.
-    origins: Which rows of the text to use; empty for all.
-    max_input_length: Rows with a longer side, EOS included, are left out.
+    prompt_tokens: For a language model, and for that alone: how many tokens of
+      a target are the prompt. Shorter targets are left out.
+    max_input_length: Examples with a longer side, EOS included, are left out.
     input_length_multiple: Sources are padded to a multiple of it; the larger,
       the fewer programs are compiled.
     max_new_tokens: Longest output, EOS included.
     batch_size: Outputs that are written side by side.
     seed: Of the draws. An output follows from it and from the source's place
-      in the text, however sources are batched.
+      among the examples, however sources are batched.
     resume: Whether to go on from outputs that are there; otherwise they are
       overwritten.
 
   Returns:
     The path of the pairs.
+
+  Raises:
+    FileNotFoundError: If a file is missing.
+    ValueError: If something does not fit together, an example is bad, or
+      `output_dir` holds outputs of another run.
   """
-  _check(sampling, samples)
+  _check(sampling, samples, prompt_tokens)
   compilation_cache.enable()
-  tokenizer = SentencePieceVocabulary(resolve(vocabulary))
-  pairs = training_text.load(
-    data, vocabulary=tokenizer, max_tokens=max_input_length, origins=origins
-  )
-  sources = [source for source, _ in pairs]
+  vocabulary = SentencePieceVocabulary(resolve(data.vocabulary))
+  writer, params = checkpoint.load(model)
+  check_model_size(vocabulary, writer.vocab_size, model)
+  pairs = data.load(split, max_tokens=max_input_length)
+  if isinstance(writer, lm.LMModel):
+    sources = _prompts([target for _, target in pairs], prompt_tokens)
+  else:
+    if prompt_tokens is not None:
+      raise ValueError(
+        f"prompt_tokens is {prompt_tokens}, but {model} is no language model,"
+        " and reads sources; set it to None."
+      )
+    training_data.check_kind(pairs, decoder_only=False, split=split)
+    sources = [source for source, _ in pairs]
   chosen = np.random.default_rng(seed).permutation(len(sources))[:limit]
   # Outputs of like length end together, so sources of like length should too.
   # Sample k of source i has index k * len(sources) + i: its random numbers.
@@ -98,16 +125,11 @@ def run(
     for i in sorted(chosen, key=lambda i: (len(sources[i]), i))
     for sample in range(samples)
   ]
-  writer, params = t5.load(None, resolve(model))
-  check_model_size(tokenizer, writer.vocab_size, model)
   records = Records(
     output_dir,
     OUTPUTS,
     {
-      "model": model,
-      "weights": weights_checksum(params),
-      "vocabulary": vocabulary,
-      "data": data,
+      "model": {"path": model, "weights": weights_checksum(params)},
       "sources": checksum(sources),
       "sampling": dataclasses.asdict(sampling),
       "samples": samples,
@@ -140,11 +162,38 @@ def run(
   return _save(records, sources, output_dir)
 
 
-def _check(sampling: sd.SamplingConfig, samples: int) -> None:
-  if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+def _prompts(
+  targets: list[list[int]], prompt_tokens: int | None
+) -> list[list[int]]:
+  if prompt_tokens is None:
     raise ValueError(
-      f"samples is {samples!r}; it must be an integer, at least 1."
+      "prompt_tokens is None, and the model is a language model; set it to"
+      " how many tokens of each text it shall go on with."
     )
+  # One more than the prompt is not enough: that may be the EOS.
+  prompts = [
+    each[:prompt_tokens] for each in targets if len(each) > prompt_tokens + 1
+  ]
+  log.info("%d texts, %d of them long enough", len(targets), len(prompts))
+  if not prompts:
+    raise ValueError(
+      f"prompt_tokens is {prompt_tokens}, and no text has so many tokens and"
+      " another one to go on with; lower it."
+    )
+  return prompts
+
+
+def _check(
+  sampling: sd.SamplingConfig, samples: int, prompt_tokens: int | None
+) -> None:
+  for name, value in (
+    ("samples", samples),
+    ("prompt_tokens", 1 if prompt_tokens is None else prompt_tokens),
+  ):
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+      raise ValueError(
+        f"{name} is {value!r}; it must be an integer, at least 1."
+      )
   if isinstance(sampling.temperature, tuple):
     raise ValueError(
       f"temperature is {sampling.temperature}; give one number, which holds"
@@ -174,11 +223,19 @@ def _write(
       config, max_new_tokens=budgets(batch, config.width)
     ),
   )
-  tokens, lengths = jax.device_get((output.tokens, output.lengths))
+  tokens, lengths, log_probs = jax.device_get(
+    (output.tokens, output.lengths, output.log_probs)
+  )
   records = []
   for row, index in enumerate(batch.indices):
     sample, source = divmod(index, num_sources)
     ids = tokens[row, : lengths[row]].tolist()
+    log_prob = float(log_probs[row])
+    if not math.isfinite(log_prob):
+      raise ValueError(
+        f"Output {sample} of source {source} has log_prob {log_prob}: the"
+        " model's logits are not finite. Check its weights."
+      )
     records.append({"source": source, "sample": sample, "ids": ids})
   return records
 
@@ -204,7 +261,7 @@ def main(argv: Sequence[str] | None = None) -> pathlib.Path:
   return gin_cli.main(
     run,
     name="generate_text",
-    configurables=(sd.SamplingConfig,),
+    configurables=(sd.SamplingConfig, training_data.TextFiles, SeqioTask),
     argv=argv,
   )
 

@@ -42,6 +42,7 @@ def run(
   output_dir: str,
   max_input_length: int,
   max_new_tokens: int,
+  prompt_tokens: int | None = None,
   temperatures: Sequence[float] = (0.0, 1.0),
   top_k: int = 0,
   top_p: float = 1.0,
@@ -65,6 +66,7 @@ def run(
     output_dir: Where the results go; an interrupted run goes on from there.
     max_input_length: Most tokens of a text, EOS included.
     max_new_tokens: Most tokens of an output, EOS included.
+    prompt_tokens: See `workload.load`.
     temperatures: What to decode at.
     top_k: See `SamplingConfig`.
     top_p: See `SamplingConfig`.
@@ -88,7 +90,12 @@ def run(
     raise ValueError(
       "PairConfig.draft is None; alpha is of a pair, so name a draft."
     )
-  work = workload.load(pair, task, max_input_length=max_input_length)
+  work = workload.load(
+    pair,
+    task,
+    max_input_length=max_input_length,
+    prompt_tokens=prompt_tokens,
+  )
   records = Records(
     output_dir,
     TEXTS,

@@ -12,8 +12,8 @@ import specdec_jax as sd
 from experiments.data_mixture import MixedBatches
 from specdec_jax.array_typing import Array, Int, Key, Params
 from specdec_jax.keys import row_keys
-from specdec_jax.training.step import Metrics, TrainState
 from specdec_jax.t5.vocabulary import EOS_ID
+from specdec_jax.training.step import Metrics, TrainState
 
 
 class OnPolicyStep:
