@@ -87,9 +87,7 @@ def token_logits(
   )
 
 
-def init(
-  params: Params, optimizer: optax.GradientTransformation
-) -> TrainState:
+def init(params: Params, optimizer: optax.GradientTransformation) -> TrainState:
   """Returns the state before the first step."""
   return TrainState(params, optimizer.init(params), jnp.zeros((), jnp.int32))
 
