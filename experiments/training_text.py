@@ -26,6 +26,7 @@ def load(
   max_tokens: int,
   origins: Sequence[str] = (),
   limit: int | None = None,
+  only_source: bool = False,
 ) -> list[TokenPair]:
   """Reads examples; logs how many rows are too long and left out.
 
@@ -36,6 +37,8 @@ def load(
     max_tokens: Rows with a longer side, EOS included, are left out.
     origins: As in `parallel_text.read`; for text only.
     limit: Keeps only the first so many.
+    only_source: Whether the sources alone are the texts: as targets, with
+      nothing for an encoder to read. For text only.
 
   Raises:
     FileNotFoundError: If there is no such file.
@@ -48,10 +51,13 @@ def load(
     _check_ids(pairs, path, vocabulary)
   else:
     rows = list(parallel_text.read(path, origins))
-    pairs = [
-      (vocabulary.encode(row.source), vocabulary.encode(row.target))
-      for row in rows
-    ]
+    if only_source:
+      pairs = [([], vocabulary.encode(row.source)) for row in rows]
+    else:
+      pairs = [
+        (vocabulary.encode(row.source), vocabulary.encode(row.target))
+        for row in rows
+      ]
     check_known(pairs, [row.line for row in rows], path, vocabulary)
   kept = [pair for pair in pairs if max(map(len, pair)) <= max_tokens]
   log.info(

@@ -9,7 +9,13 @@ dimension of which parameter that is, the parameters' logical axes say
 from collections.abc import Sequence
 
 import jax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import (
+  AbstractMesh,
+  AxisType,
+  Mesh,
+  NamedSharding,
+  PartitionSpec,
+)
 
 from specdec_jax.array_typing import PyTree
 
@@ -63,11 +69,13 @@ def make_mesh(
   )
 
 
-def named_shardings(mesh: Mesh, logical_axes: PyTree, shapes: PyTree) -> PyTree:
+def named_shardings(
+  mesh: Mesh | AbstractMesh, logical_axes: PyTree, shapes: PyTree
+) -> PyTree:
   """Returns where each array of a tree lies.
 
   Args:
-    mesh: From `make_mesh`.
+    mesh: From `make_mesh`, or only its shape.
     logical_axes: The tree with a `PartitionSpec` of logical axes at each leaf.
     shapes: The same tree with anything that has a shape.
 
@@ -111,7 +119,7 @@ def _mesh_axis(name: str | None) -> str | None:
   return RULES[name]
 
 
-def _check_parts(path, name: str, size: int, mesh: Mesh, axis: str) -> None:
+def _check_parts(path, name: str, size: int, mesh, axis: str) -> None:
   if size % mesh.shape[axis]:
     array = jax.tree_util.keystr(path, simple=True, separator="/")
     raise ValueError(
