@@ -32,6 +32,4 @@ def _is_lm(path: str) -> bool:
   from etils import epath
 
   file: Any = epath.Path(path) / ours.CONFIG
-  return (
-    file.exists() and read_json(file).get("format") == lm.LMConfig.FORMAT
-  )
+  return file.exists() and read_json(file).get("format") == lm.LMConfig.FORMAT

@@ -10,36 +10,25 @@ decides on the parameters, which manifest.json holds. `steps` may change until
 the learning rate begins to fall.
 """
 
-import dataclasses
 import logging
 import pathlib
-import shutil
 from collections.abc import Sequence
-from typing import Any
-
-import jax
 
 from experiments import (
   compilation_cache,
   gin_cli,
-  training_checkpoints,
   training_data,
   training_evaluation,
   training_loop,
-  training_metrics,
   training_model,
 )
-from experiments.paths import resolve
 from experiments.seqio_task import SeqioTask
-from experiments.training_progress import Averages
-from specdec_jax import lm, partitioning, t5
-from specdec_jax.t5.vocabulary import SentencePieceVocabulary
-from specdec_jax.training import batching, sharding, step
+from experiments.training_run import TrainingRun
+from specdec_jax import lm, t5
+from specdec_jax.training import batching, step
 from specdec_jax.training.optimizer import OptimizerConfig
 
 log = logging.getLogger(__name__)
-
-MODEL = "model"
 
 CONFIGURABLES = (
   lm.LMConfig,
@@ -115,132 +104,72 @@ def run(
       `output_dir` holds another run.
   """
   compilation_cache.enable()
-  network = training_model.make(model, dtype)
-  tokenizer = SentencePieceVocabulary(resolve(data.vocabulary))
-  _check(network, tokenizer, score, teacher, distillation_weight)
-  transformation = optimizer.make(loop.steps)
-  mesh = partitioning.make_mesh(data=data_parallel, model=model_parallel)
-  wanted = sharding.abstract_state(network, transformation, mesh)
-
-  decoder_only = training_model.is_decoder_only(network)
-  settings = batching.Batching(
-    tokens_per_batch,
-    tuple(widths),
-    seed,
-    joined=decoder_only,
-    rows_multiple=mesh.shape[partitioning.DATA] * microbatches,
+  training = TrainingRun(
+    model=model,
+    optimizer=optimizer,
+    loop=loop,
+    output_dir=output_dir,
+    initial=initial,
+    initial_size=initial_size,
+    tokens_per_batch=tokens_per_batch,
+    widths=widths,
+    microbatches=microbatches,
+    dtype=dtype,
+    data_parallel=data_parallel,
+    model_parallel=model_parallel,
+    seed=seed,
+    resume=resume,
   )
-  examples = data.load("train", max_tokens=max(widths))
-  held_out = data.load(
-    "validation", max_tokens=max(widths), limit=validation_examples
-  )
-  for split, pairs in (("train", examples), ("validation", held_out)):
-    training_data.check_kind(pairs, decoder_only=decoder_only, split=split)
-  batches = batching.Batches(examples, settings)
+  network = training.network
+  tokenizer = training.load_vocabulary(data.vocabulary)
+  _check(network, score, teacher, distillation_weight)
+  examples = training.load(data, "train")
+  held_out = training.load(data, "validation", validation_examples)
+  batches = batching.Batches(examples, training.settings)
+  log.info("%d examples, %d batches an epoch", len(examples), batches.per_epoch)
+  teacher_model, teacher_params = None, None
+  if teacher is not None:
+    teacher_model, teacher_params = training_model.load(network, teacher)
+  eval_step = step.make_eval_step(network)
+  eval_batches = batching.in_order(held_out, training.settings)
 
-  manifest = {
-    "model": {"kind": network.config.FORMAT}
-    | dataclasses.asdict(network.config),
-    "initial": initial,
-    "optimizer": dataclasses.asdict(optimizer),
-    "objective": {
-      "z_loss": z_loss,
-      "label_smoothing": label_smoothing,
-      "teacher": teacher,
-      "distillation_weight": distillation_weight,
+  def evaluate(params):
+    scores = training_evaluation.held_out_loss(
+      eval_step, params, map(training.place, eval_batches)
+    )
+    if score is not None:
+      scores |= score(network, params, held_out, tokenizer, widths)
+    return scores
+
+  return training.fit(
+    train_step=step.make_train_step(
+      network,
+      training.transformation,
+      z_loss=z_loss,
+      label_smoothing=label_smoothing,
+      teacher=teacher_model,
+      distillation_weight=distillation_weight,
+      microbatches=microbatches,
+      shardings=training.shardings,
+    ),
+    evaluate=evaluate,
+    batches=batches,
+    manifest={
+      "objective": {
+        "z_loss": z_loss,
+        "label_smoothing": label_smoothing,
+        "teacher": teacher,
+        "distillation_weight": distillation_weight,
+      },
+      "examples": training_data.checksum(examples),
+      "held_out": training_data.checksum(held_out),
     },
-    "examples": training_data.checksum(examples),
-    "held_out": training_data.checksum(held_out),
-    "rows": {str(width): settings.rows(width) for width in settings.widths},
-    "microbatches": microbatches,
-    "seed": seed,
-  }
-  if not resume:
-    # First: states must never stand beside another run's manifest.
-    shutil.rmtree(
-      pathlib.Path(output_dir) / training_checkpoints.FOLDER,
-      ignore_errors=True,
-    )
-  with (
-    training_metrics.MetricsLog(output_dir, manifest, resume=resume) as metrics,
-    training_checkpoints.Checkpoints(output_dir) as checkpoints,
-  ):
-    init_key, dropout_key = jax.random.split(jax.random.key(seed))
-    if checkpoints.newest is None:
-      params = training_model.start(init_key, network, initial, initial_size)
-      params = jax.device_put(params, sharding.shardings(wanted.params))
-      state = jax.jit(
-        lambda params: step.init(params, transformation),
-        out_shardings=sharding.shardings(wanted),
-      )(params)
-      averages = Averages()
-    else:
-      state, notes = checkpoints.restore(wanted)
-      _check_steps(optimizer, notes.pop("steps"), loop.steps, int(state.step))
-      averages = Averages(**notes)
-      log.info("goes on from step %d", int(state.step))
-    metrics.go_on_from(int(state.step))
-    log.info(
-      "%d parameters in %s, %d examples, %d batches an epoch, mesh %s",
-      sum(each.size for each in jax.tree.leaves(state.params)),
-      network.config.dtype,
-      len(examples),
-      batches.per_epoch,
-      dict(mesh.shape),
-    )
-
-    def place(batch):
-      return jax.device_put(batch, partitioning.batch_sharding(mesh))
-
-    teacher_model, teacher_params = None, None
-    if teacher is not None:
-      teacher_model, teacher_params = training_model.load(network, teacher)
-    eval_step = step.make_eval_step(network)
-    eval_batches = batching.in_order(held_out, settings)
-
-    def evaluate(params):
-      scores = training_evaluation.held_out_loss(
-        eval_step, params, map(place, eval_batches)
-      )
-      if score is not None:
-        scores |= score(network, params, held_out, tokenizer, widths)
-      return scores
-
-    state = training_loop.train(
-      state=state,
-      averages=averages,
-      train_step=step.make_train_step(
-        network,
-        transformation,
-        z_loss=z_loss,
-        label_smoothing=label_smoothing,
-        teacher=teacher_model,
-        distillation_weight=distillation_weight,
-        microbatches=microbatches,
-        shardings=sharding.shardings(wanted),
-      ),
-      evaluate=evaluate,
-      batches=batches,
-      place=place,
-      key=dropout_key,
-      config=loop,
-      metrics=metrics,
-      checkpoints=checkpoints,
-      notes={"steps": loop.steps},
-      extra=(teacher_params,),
-    )
-  path = pathlib.Path(output_dir) / MODEL
-  training_model.save(path, network, state.params)
-  return path
+    extra=(teacher_params,),
+  )
 
 
-def _check(network, tokenizer, score, teacher, distillation_weight) -> None:
+def _check(network, score, teacher, distillation_weight) -> None:
   """Checks what needs no examples."""
-  if tokenizer.vocab_size > network.vocab_size:
-    raise ValueError(
-      f"The vocabulary {tokenizer.path} has {tokenizer.vocab_size} ids, the"
-      f" model {network.vocab_size}; set its vocab_size to the former."
-    )
   if (teacher is None) != (distillation_weight == 0.0):
     raise ValueError(
       f"teacher is {teacher!r} and distillation_weight"
@@ -253,21 +182,6 @@ def _check(network, tokenizer, score, teacher, distillation_weight) -> None:
         " could be compared; set it to None."
       )
     score.check_installed()
-
-
-def _check_steps(
-  optimizer: OptimizerConfig, before: Any, now: int, done: int
-) -> None:
-  """Checks that the steps already done are also those of a run of `now`."""
-  if before == now:
-    return
-  free = min(map(optimizer.steps_before_decay, (before, now)))
-  if done > min(free, now):
-    raise ValueError(
-      f"LoopConfig.steps was {before} and is {now}, but {done} steps are done,"
-      f" and the two runs are the same only until step {min(free, now):.0f}."
-      f" Set it to {before}, or choose another output_dir."
-    )
 
 
 if __name__ == "__main__":
