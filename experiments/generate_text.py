@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 GENERATED = "generated.jsonl.gz"
 OUTPUTS = "outputs.jsonl"
 
+CONFIGURABLES = (sd.SamplingConfig, training_data.TextFiles, SeqioTask)
+
 
 def run(
   *,
@@ -259,10 +261,7 @@ def _save(records: Records, sources, output_dir: str) -> pathlib.Path:
 def main(argv: Sequence[str] | None = None) -> pathlib.Path:
   """Runs the command line."""
   return gin_cli.main(
-    run,
-    name="generate_text",
-    configurables=(sd.SamplingConfig, training_data.TextFiles, SeqioTask),
-    argv=argv,
+    run, name="generate_text", configurables=CONFIGURABLES, argv=argv
   )
 
 
