@@ -177,7 +177,8 @@ def products_of(jaxpr: Any) -> Iterator[Product]:
     inner = [
       product
       for each in jax.tree.leaves(
-        list(equation.params.values()), is_leaf=_jaxpr_in
+        list(equation.params.values()),
+        is_leaf=lambda value: _jaxpr_in(value) is not None,
       )
       if (found := _jaxpr_in(each)) is not None
       for product in products_of(found)

@@ -195,6 +195,12 @@ def run(
     teacher_model, teacher_params = None, None
     if teacher is not None:
       teacher_model, teacher_params = training_model.load(network, teacher)
+      teacher_params = jax.device_put(
+        teacher_params,
+        partitioning.named_shardings(
+          mesh, teacher_model.logical_axes(), teacher_params
+        ),
+      )
     eval_step = step.make_eval_step(network)
     eval_batches = batching.in_order(held_out, settings)
 

@@ -148,9 +148,10 @@ def run_until(step_, monkeypatch, *args, **kwargs):
 
     return failing
 
-  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+  with monkeypatch.context() as patch:
     patch.setattr(step, "make_train_step", make_failing_step)
-    run(*args, **kwargs)
+    with pytest.raises(KeyboardInterrupt):
+      run(*args, **kwargs)
 
 
 def test_an_interruption_inside_a_step(text, tmp_path, monkeypatch):
