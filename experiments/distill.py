@@ -160,7 +160,7 @@ def run(
       for kind, pairs in examples.items()
     },
   )
-  teacher, teacher_params = training_model.load(draft, target, target_size)
+  teacher, teacher_params = training.load_teacher(target, target_size)
   if teacher.vocab_size != draft.vocab_size:
     raise ValueError(
       f"The target {target} has {teacher.vocab_size} logits, the draft"

@@ -129,7 +129,7 @@ def run(
   log.info("%d examples, %d batches an epoch", len(examples), batches.per_epoch)
   teacher_model, teacher_params = None, None
   if teacher is not None:
-    teacher_model, teacher_params = training_model.load(network, teacher)
+    teacher_model, teacher_params = training.load_teacher(teacher)
   eval_step = step.make_eval_step(network)
   eval_batches = batching.in_order(held_out, training.settings)
 

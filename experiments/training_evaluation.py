@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import jax
 import numpy as np
@@ -99,7 +99,7 @@ class GreedyScore:
 
 
 def held_out_loss(
-  eval_step: Callable, params: Params, batches: Sequence[Batch]
+  eval_step: Callable, params: Params, batches: Iterable[Batch]
 ) -> dict[str, float]:
   """Returns the mean loss of a token, and how often the argmax is right."""
   sums = zip(*(eval_step(params, *batch) for batch in batches), strict=True)

@@ -49,9 +49,12 @@ class MetricsLog:
       sum(record["step"] <= done for record in self._records.done)
     )
     os.makedirs(self._events_folder, exist_ok=True)
-    # TensorBoard forgets what earlier files have of these steps.
+    # TensorBoard forgets what earlier files have of these steps. The suffix
+    # sets two files apart that begin within a second.
     self._events = SummaryWriter(
-      str(self._events_folder), purge_step=done + 1 if done else None
+      str(self._events_folder),
+      purge_step=done + 1 if done else None,
+      filename_suffix=f".{done}",
     )
 
   def write(self, step: int, **values: float) -> None:

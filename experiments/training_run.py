@@ -112,6 +112,16 @@ class TrainingRun:
     training_data.check_kind(pairs, decoder_only=self.decoder_only, split=split)
     return pairs
 
+  def load_teacher(
+    self, path: str, size: str | None = None
+  ) -> tuple[training_model.Model, Params]:
+    """Loads a model of the same kind, and spreads it over the mesh."""
+    model, params = training_model.load(self.network, path, size)
+    shardings = partitioning.named_shardings(
+      self._mesh, model.logical_axes(), params
+    )
+    return model, jax.device_put(params, shardings)
+
   def place(self, arrays: Any) -> Any:
     """Puts arrays of a batch's rows where the step wants them."""
     return jax.device_put(arrays, partitioning.batch_sharding(self._mesh))

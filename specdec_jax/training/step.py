@@ -1,6 +1,5 @@
 """One step of training a T5 or a language model: arrays in, arrays out."""
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -186,7 +185,6 @@ def make_train_step(
     zeros = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
     return jax.lax.scan(add_part, zeros, parts)[0]
 
-  @functools.partial(jax.jit, donate_argnums=0)
   def step(state, inputs, targets, key, teacher_params=None):
     tokens = jnp.maximum(jnp.sum(targets > 0), 1)
     plain, gradients = loss_and_gradients(
@@ -201,12 +199,14 @@ def make_train_step(
       gradients, state.opt_state, state.params
     )
     params = optax.apply_updates(state.params, updates)
-    state = TrainState(params, opt_state, state.step + 1)
-    if shardings is not None:
-      state = jax.lax.with_sharding_constraint(state, shardings)
-    return state, Metrics(plain, tokens, optax.tree.norm(gradients))
+    return (
+      TrainState(params, opt_state, state.step + 1),
+      Metrics(plain, tokens, optax.tree.norm(gradients)),
+    )
 
-  return step
+  # None leaves the place of the metrics to the compiler.
+  places = {} if shardings is None else {"out_shardings": (shardings, None)}
+  return jax.jit(step, donate_argnums=0, **places)
 
 
 def make_eval_step(model: Model) -> Callable[..., tuple[Array, Array, Array]]:

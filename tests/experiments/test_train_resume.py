@@ -16,9 +16,8 @@ from experiments.paths import REPOSITORY
 from specdec_jax import t5
 from specdec_jax.training import step
 from tests.experiments import tiny_training
-from tests.experiments.tiny_training import curve, files, run, t5_config
+from tests.experiments.tiny_training import STEPS, curve, files, run, t5_config
 
-STEPS = 400
 PATIENCE = 600
 """Seconds until a program that does nothing counts as hung."""
 
@@ -135,35 +134,33 @@ def test_a_full_disk_loses_only_the_steps_since_the_checkpoint(text, tmp_path):
   assert curve(folder)[6] == curve(tmp_path / "whole")[6]
 
 
-def test_an_interruption_inside_a_step(text, tmp_path, monkeypatch):
-  run(text, tmp_path / "whole")
+def run_until(step_, monkeypatch, *args, **kwargs):
+  """Runs, and stops inside a step."""
   make_train_step = step.make_train_step
 
   def make_failing_step(*args, **kwargs):
     train_step = make_train_step(*args, **kwargs)
 
     def failing(state, *rest):
-      if int(state.step) == 5:
+      if int(state.step) == step_:
         raise KeyboardInterrupt
       return train_step(state, *rest)
 
     return failing
 
-  monkeypatch.setattr(step, "make_train_step", make_failing_step)
-  with pytest.raises(KeyboardInterrupt):
-    run(text, tmp_path / "halves")
-  monkeypatch.undo()
+  with monkeypatch.context() as patch:
+    patch.setattr(step, "make_train_step", make_failing_step)
+    with pytest.raises(KeyboardInterrupt):
+      run(*args, **kwargs)
+
+
+def test_an_interruption_inside_a_step(text, tmp_path, monkeypatch):
+  run(text, tmp_path / "whole")
+  run_until(5, monkeypatch, text, tmp_path / "halves")
   # The last checkpoint is that of step 3, between two lines of metrics.
   assert curve(tmp_path / "halves").keys() == {2, 4}
   run(text, tmp_path / "halves")
   check_equal(tmp_path / "halves", tmp_path / "whole")
-
-
-@pytest.fixture
-def short(text, tmp_path):
-  """A run of three steps, before the learning rate falls at its sixth."""
-  run(text, tmp_path, loop={"evaluate_every": 8}, steps=8)
-  return tmp_path
 
 
 def test_a_finished_run_only_saves_again(text, tmp_path):
@@ -199,39 +196,21 @@ def test_another_shape_or_other_examples_are_refused(text, whole):
     run(text, whole, steps=STEPS, data=files(text, origins=("help",)))
 
 
-def test_steps_may_change_until_the_decay_begins(text, whole, tmp_path):
-  run(text, tmp_path / "long", steps=12, optimizer={"decay_steps": 6})
-  folder = tmp_path / "short"
-  short = {"steps": 12, "optimizer": {"decay_steps": 6}}
-  # Stopped after 3 steps by asking for no more.
-  run(text, folder, steps=3, optimizer={"decay_steps": 0})
-  with pytest.raises(ValueError, match="decay_steps was 0 and is 6"):
-    run(text, folder, **short)
-  # The fall begins at step 398 of 400, and at step 2 of 4.
-  message = "steps was 400 and is 500, but 400 steps are done, .* until step 39"
+def test_steps_are_fixed_once_the_decay_has_begun(text, whole):
+  message = (
+    rf"steps was {STEPS} and is 500, but {STEPS} steps are done, and the two"
+    rf" runs are the same only until step {STEPS - 2}"
+  )
   with pytest.raises(ValueError, match=message):
     run(text, whole, steps=500)
+  with pytest.raises(ValueError, match="the same only until step 48"):
+    run(text, whole, steps=50)
 
 
 def test_a_run_may_be_made_longer(text, tmp_path, monkeypatch):
   run(text, tmp_path / "long", steps=12)
   folder = tmp_path / "short"
-  make_train_step = step.make_train_step
-
-  def make_failing_step(*args, **kwargs):
-    train_step = make_train_step(*args, **kwargs)
-
-    def failing(state, *rest):
-      if int(state.step) == 4:
-        raise KeyboardInterrupt
-      return train_step(state, *rest)
-
-    return failing
-
-  monkeypatch.setattr(step, "make_train_step", make_failing_step)
-  with pytest.raises(KeyboardInterrupt):
-    run(text, folder, steps=7)
-  monkeypatch.undo()
+  run_until(4, monkeypatch, text, folder, steps=7)
   # Intervals may change as well.
   run(text, folder, steps=12, loop={"checkpoint_every": 5})
   check_equal(folder, tmp_path / "long")

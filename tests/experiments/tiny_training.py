@@ -29,6 +29,8 @@ SIZES = {
 }
 # Lines of metrics do not fall on checkpoints, so that averages run over them.
 LOOP = {"log_every": 2, "evaluate_every": 4, "checkpoint_every": 3}
+STEPS = 120
+"""Of the program: enough for a test to kill it before its end."""
 OPTIMIZER = {"learning_rate": 0.03, "warmup_steps": 2, "decay_steps": 2}
 
 
@@ -112,4 +114,4 @@ def die_at_rename_to(folder_name: str) -> None:
 if __name__ == "__main__":
   if len(sys.argv) > 3:
     die_at_rename_to(sys.argv[3])
-  run(pathlib.Path(sys.argv[1]), sys.argv[2], steps=400)
+  run(pathlib.Path(sys.argv[1]), sys.argv[2], steps=STEPS)
