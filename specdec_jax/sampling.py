@@ -94,8 +94,16 @@ def make_sampler(config: SamplingConfig, batch: int) -> Sampler:
     config: How logits become probabilities; its temperatures, if there are
       several, are those of the rows.
     batch: The number of rows.
+
+  Raises:
+    ValueError: If there is not one temperature, or one per row.
   """
   temperature = jnp.asarray(config.temperature, jnp.float32)
+  if temperature.ndim and temperature.shape != (batch,):
+    raise ValueError(
+      f"temperature has {temperature.shape[0]} entries for a batch of {batch}"
+      " rows; give one number, or one per row."
+    )
   return Sampler(
     jnp.broadcast_to(temperature, (batch,)),
     config.top_k,
