@@ -86,7 +86,7 @@ def test_greedy_text_is_the_models_own(folder, tmp_path):
     )
     tokens = np.asarray(output.tokens)[0, : int(output.lengths[0])].tolist()
     wanted.append((ids, tokens))
-  # Those that came to no end are left out, and there are both kinds.
+  # Those that came to no end are left out.
   finished = [each for each in wanted if each[1][-1] == 1]
   assert pairs == finished
   found = records(tmp_path)
