@@ -138,6 +138,7 @@ def run(
     training_data.check_kind(pairs, decoder_only=decoder_only, split=split)
   batches = batching.Batches(examples, settings)
 
+  # All that the parameters depend on, but the steps: `_check_steps`.
   manifest = {
     "model": {"kind": network.config.FORMAT}
     | dataclasses.asdict(network.config),
@@ -166,14 +167,10 @@ def run(
     training_checkpoints.Checkpoints(output_dir) as checkpoints,
   ):
     init_key, dropout_key = jax.random.split(jax.random.key(seed))
+    averages = Averages()
     if checkpoints.newest is None:
       params = training_model.start(init_key, network, initial, initial_size)
-      params = jax.device_put(params, sharding.shardings(wanted.params))
-      state = jax.jit(
-        lambda params: step.init(params, transformation),
-        out_shardings=sharding.shardings(wanted),
-      )(params)
-      averages = Averages()
+      state = _first_state(params, transformation, wanted)
     else:
       state, notes = checkpoints.restore(wanted)
       _check_steps(optimizer, notes.pop("steps"), loop.steps, int(state.step))
@@ -192,15 +189,7 @@ def run(
     def place(batch):
       return jax.device_put(batch, partitioning.batch_sharding(mesh))
 
-    teacher_model, teacher_params = None, None
-    if teacher is not None:
-      teacher_model, teacher_params = training_model.load(network, teacher)
-      teacher_params = jax.device_put(
-        teacher_params,
-        partitioning.named_shardings(
-          mesh, teacher_model.logical_axes(), teacher_params
-        ),
-      )
+    teacher_model, teacher_params = _load_teacher(network, teacher, mesh)
     eval_step = step.make_eval_step(network)
     eval_batches = batching.in_order(held_out, settings)
 
@@ -259,6 +248,24 @@ def _check(network, tokenizer, score, teacher, distillation_weight) -> None:
         " could be compared; set it to None."
       )
     score.check_installed()
+
+
+def _load_teacher(network, teacher, mesh):
+  """Returns the teacher and its parameters, where they are to lie."""
+  if teacher is None:
+    return None, None
+  model, params = training_model.load(network, teacher)
+  places = partitioning.named_shardings(mesh, model.logical_axes(), params)
+  return model, jax.device_put(params, places)
+
+
+def _first_state(params, transformation, wanted) -> step.TrainState:
+  """Returns the state before the first step, where it is to lie."""
+  places = sharding.shardings(wanted)
+  make = jax.jit(
+    lambda params: step.init(params, transformation), out_shardings=places
+  )
+  return make(jax.device_put(params, places.params))
 
 
 def _check_steps(
