@@ -151,6 +151,7 @@ class TrainingRun:
       ValueError: If `output_dir` holds another run.
     """
     config = self.network.config
+    # All that the parameters depend on, but the steps: `_check_steps`.
     manifest = {
       "model": {"kind": config.FORMAT} | dataclasses.asdict(config),
       "initial": self._initial,

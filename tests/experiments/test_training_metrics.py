@@ -80,6 +80,7 @@ def test_another_run_is_refused(tmp_path):
     MetricsLog(str(tmp_path), {"seed": 1})
   MetricsLog(str(tmp_path), {"seed": 1}, resume=False).go_on_from(0)
   assert lines(tmp_path) == []
+  assert scalars(tmp_path) == []
 
 
 def test_tensorboard_reads_it(tmp_path):

@@ -1,12 +1,15 @@
-"""A tiny text and a tiny run of the trainer; also a program that tests kill.
+"""A tiny text and a tiny run of the trainer; also a program that tests stop.
 
-python -m tests.experiments.tiny_training TEXT OUTPUT_DIR [DIE_AT_SAVE]
+It is called with a text's folder, an output_dir, and what stops it: "die STEP"
+kills it when the checkpoint of a step is all but finished, "limit BYTES" lets
+no file grow beyond that.
 """
 
 import gzip
 import json
 import os
 import pathlib
+import resource
 import signal
 import sys
 
@@ -99,8 +102,8 @@ def curve(output_dir, field="loss") -> dict[int, float]:
   return dict(found)
 
 
-def die_at_rename_to(folder_name: str) -> None:
-  """Kills this process when orbax is about to finish a checkpoint."""
+def die(folder_name: str) -> None:
+  """Kills this process when orbax is about to rename a finished folder."""
   rename = os.rename
 
   def dying(source, target, **options):
@@ -111,7 +114,12 @@ def die_at_rename_to(folder_name: str) -> None:
   os.rename = dying
 
 
+def limit(size: str) -> None:
+  """Makes the disk look full to whoever writes large files."""
+  resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), int(size)))
+
+
 if __name__ == "__main__":
   if len(sys.argv) > 3:
-    die_at_rename_to(sys.argv[3])
+    {"die": die, "limit": limit}[sys.argv[3]](sys.argv[4])
   run(pathlib.Path(sys.argv[1]), sys.argv[2], steps=STEPS)
