@@ -4,7 +4,6 @@ import dataclasses
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -72,20 +71,23 @@ def test_greedy_text_is_the_models_own(folder, tmp_path):
   pairs = write(folder, tmp_path)
   vocabulary = SentencePieceVocabulary(folder / "sentencepiece.model")
   model, params = t5.load(None, folder / "target")
-  wanted = []
-  for text in sorted(
-    tiny_pair.TEXTS, key=lambda text: len(vocabulary.encode(text))
-  ):
-    ids = vocabulary.encode(text)
-    output = sd.autoregressive_generate(
-      jax.random.key(0),
-      jnp.array([ids]),
-      model=model,
-      params=params,
-      config=sd.SpeculativeConfig(max_new_tokens=24, sampling=GREEDY),
+  texts = sorted(map(vocabulary.encode, tiny_pair.TEXTS), key=len)
+  inputs = np.zeros((len(texts), 32), np.int32)
+  for row, ids in zip(inputs, texts, strict=True):
+    row[: len(ids)] = ids
+  output = sd.autoregressive_generate(
+    jax.random.key(0),
+    inputs,
+    model=model,
+    params=params,
+    config=sd.SpeculativeConfig(max_new_tokens=24, sampling=GREEDY),
+  )
+  wanted = [
+    (ids, tokens[:length])
+    for ids, tokens, length in zip(
+      texts, output.tokens.tolist(), output.lengths.tolist(), strict=True
     )
-    tokens = np.asarray(output.tokens)[0, : int(output.lengths[0])].tolist()
-    wanted.append((ids, tokens))
+  ]
   # Those that came to no end are left out.
   finished = [each for each in wanted if each[1][-1] == 1]
   assert pairs == finished
