@@ -14,7 +14,6 @@ from experiments.task import Task
 from specdec_jax.training.step import token_logits
 from tests.enumeration import standardise
 
-
 LOGITS = jax.jit(token_logits, static_argnums=0)
 
 
