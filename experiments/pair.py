@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import specdec_jax as sd
+from experiments import checkpoint
 from experiments.paths import resolve
-from specdec_jax import t5
 from specdec_jax.array_typing import Array, Int, Key, Params
 from specdec_jax.t5.vocabulary import (
   SentencePieceVocabulary,
@@ -24,7 +24,8 @@ class PairConfig:
 
   Attributes:
     name: What to call it in reports.
-    target: The target's checkpoint, anything that `t5.load` reads.
+    target: The target's checkpoint, anything that `t5.load` or `lm.load`
+      reads.
     draft: The draft's; None if nothing is drafted (gamma = 0).
     vocabulary: The SentencePiece model; None for spiece.model in the target's
       folder, where Hugging Face keeps it.
@@ -77,18 +78,24 @@ class PairConfig:
 
     Raises:
       FileNotFoundError: If something is not there.
-      ValueError: If something does not fit; see also `t5.load`.
+      ValueError: If something does not fit; see also `checkpoint.load`.
     """
     vocabulary = vocabulary or self.load_vocabulary()
-    target, target_params = t5.load(
-      self.target_config, resolve(self.target), dtype=self.dtype
+    target, target_params = checkpoint.load(
+      self.target, self.target_config, dtype=self.dtype
     )
     check_model_size(vocabulary, target.vocab_size, self.target)
     if self.draft is None:
       return Pair(self, vocabulary, target, target_params, None, None)
-    draft, draft_params = t5.load(
-      self.draft_config, resolve(self.draft), dtype=self.dtype
+    draft, draft_params = checkpoint.load(
+      self.draft, self.draft_config, dtype=self.dtype
     )
+    if type(draft) is not type(target):
+      raise ValueError(
+        f"The target {self.target} is a {type(target).__name__}, the draft"
+        f" {self.draft} a {type(draft).__name__}, which read their inputs in"
+        " different ways; give two models of one kind."
+      )
     # What both models have beyond the one vocabulary is padding.
     check_model_size(vocabulary, draft.vocab_size, self.draft)
     return Pair(self, vocabulary, target, target_params, draft, draft_params)
@@ -155,11 +162,13 @@ class Pair:
 
   def checksum(self) -> str:
     """A short name of the weights: changes when any of them does."""
-    sums = [
-      np.asarray(_sum_of_bits(each))
-      for each in jax.tree.leaves((self.target_params, self.draft_params))
-    ]
-    return f"{zlib.crc32(np.array(sums).tobytes()):08x}"
+    return weights_checksum((self.target_params, self.draft_params))
+
+
+def weights_checksum(params: Params) -> str:
+  """Returns a short name of weights, another one when any of them differs."""
+  sums = [np.asarray(_sum_of_bits(each)) for each in jax.tree.leaves(params)]
+  return f"{zlib.crc32(np.array(sums).tobytes()):08x}"
 
 
 @jax.jit

@@ -1,23 +1,18 @@
-"""Runs training steps; keeps checkpoints and a log, and goes on from them."""
+"""Runs training steps; logs, evaluates and keeps checkpoints in between."""
 
+import contextlib
 import dataclasses
-import json
-import logging
-import pathlib
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
+from experiments.training_checkpoints import Checkpoints
+from experiments.training_metrics import MetricsLog
+from experiments.training_progress import Averages, Display, Tracker
 from specdec_jax.array_typing import Key, Params
 from specdec_jax.training.batching import Batch, Batches
 from specdec_jax.training.step import TrainState
-
-log = logging.getLogger(__name__)
-
-METRICS = "metrics.jsonl"
-CHECKPOINTS = "checkpoints"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,117 +41,68 @@ class LoopConfig:
         )
 
 
-def evaluate(
-  eval_step: Callable, params: Params, batches: Sequence[Batch]
-) -> dict[str, float]:
-  """Returns the mean loss of a token, and how often the argmax is right."""
-  loss, hits, tokens = (
-    sum(map(float, each))
-    for each in zip(
-      *(eval_step(params, *batch) for batch in batches), strict=True
-    )
-  )
-  return {
-    "validation_loss": loss / tokens,
-    "validation_accuracy": hits / tokens,
-  }
-
-
 def train(
   *,
   state: TrainState,
+  averages: Averages,
   train_step: Callable,
-  eval_step: Callable,
+  evaluate: Callable[[Params], dict[str, float]],
   batches: Batches,
-  held_out: Sequence[Batch],
+  place: Callable[[Batch], Batch],
   key: Key[jax.Array, ""],
   config: LoopConfig,
-  output_dir: str,
+  metrics: MetricsLog,
+  checkpoints: Checkpoints,
+  notes: dict[str, Any],
   extra: tuple[Any, ...] = (),
 ) -> TrainState:
-  """Trains until `config.steps`, from the newest checkpoint if there is one.
+  """Trains until `config.steps`.
 
   Args:
     state: Where to begin; its buffers are used up.
+    averages: As they were there.
     train_step: From `make_train_step`.
-    eval_step: From `make_eval_step`.
+    evaluate: Returns scores of parameters.
     batches: What to train on; batch i is step i's.
-    held_out: What to evaluate on.
+    place: Puts a batch where the step wants it.
     key: For dropout.
     config: See `LoopConfig`.
-    output_dir: Where checkpoints and metrics.jsonl go.
+    metrics: Where metrics go.
+    checkpoints: Where states go.
+    notes: What a checkpoint should hold besides.
     extra: More arguments of `train_step`.
 
   Returns:
     The state after the last step.
   """
-  import orbax.checkpoint as ocp
-
-  folder = pathlib.Path(output_dir).resolve()
-  folder.mkdir(parents=True, exist_ok=True)
-  options = ocp.CheckpointManagerOptions(
-    max_to_keep=2, enable_async_checkpointing=False
-  )
-  with (
-    ocp.CheckpointManager(folder / CHECKPOINTS, options=options) as manager,
-    open(folder / METRICS, "a", encoding="utf-8") as metrics_file,
-  ):
-
-    def record(**values):
-      metrics_file.write(json.dumps(values) + "\n")
-      metrics_file.flush()
-
-    if manager.latest_step() is not None:
-      state = manager.restore(
-        manager.latest_step(), args=ocp.args.StandardRestore(state)
-      )
-      log.info("goes on from step %d", int(state.step))
-    progress = _Progress(int(state.step), config.steps)
-    for number in range(int(state.step), config.steps):
-      state, metrics = train_step(state, *batches[number], key, *extra)
-      progress.add(float(metrics.loss), int(metrics.tokens))
-      done = number + 1
+  tracker = Tracker(int(state.step), averages)
+  with Display(tracker, config.steps) as display:
+    while tracker.done < config.steps:
+      batch = place(batches[tracker.done])
+      state, step_metrics = train_step(state, *batch, key, *extra)
+      tracker.add(step_metrics)
+      display.step()
+      done = tracker.done
       last = done == config.steps
       if done % config.log_every == 0 or last:
-        line = progress.line()
-        record(step=done, grad_norm=float(metrics.grad_norm), **line)
-        log.info(progress.text(line))
+        tracker.settle()
+        line = tracker.line()
+        metrics.write(done, **line)
+        display.train_line(line)
       if done % config.evaluate_every == 0 or last:
-        scores = evaluate(eval_step, state.params, held_out)
-        record(step=done, **scores)
-        log.info("step %d: %s", done, scores)
+        with _aside(tracker):
+          scores = evaluate(state.params)
+          metrics.write(done, **scores)
+          display.scores(scores)
       if done % config.checkpoint_every == 0 or last:
-        manager.save(done, args=ocp.args.StandardSave(state))
+        with _aside(tracker):
+          checkpoints.save(state, done, {**notes, **tracker.averages()})
   return state
 
 
-class _Progress:
-  """Averages since the last line, and the time that is left."""
-
-  def __init__(self, first: int, steps: int):
-    self._first, self._done, self._steps = first, first, steps
-    self._start = time.monotonic()
-    self._loss, self._tokens, self._seen = 0.0, 0, 0
-
-  def add(self, loss: float, tokens: int) -> None:
-    self._loss += loss * tokens
-    self._tokens += tokens
-    self._seen += tokens
-    self._done += 1
-
-  def line(self) -> dict[str, float]:
-    line = {
-      "loss": self._loss / self._tokens,
-      "tokens": self._tokens,
-      "elapsed": time.monotonic() - self._start,
-    }
-    self._loss, self._tokens = 0.0, 0
-    return line
-
-  def text(self, line: dict[str, float]) -> str:
-    per_step = line["elapsed"] / (self._done - self._first)
-    return (
-      f"step {self._done}/{self._steps}  loss {line['loss']:.3f}"
-      f"  {self._seen / line['elapsed']:.0f} tokens/s"
-      f"  {per_step * (self._steps - self._done) / 60:.0f} min left"
-    )
+@contextlib.contextmanager
+def _aside(tracker: Tracker):
+  """Something that is no training: after the last step, off its clock."""
+  tracker.settle()
+  with tracker.not_training():
+    yield

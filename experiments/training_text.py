@@ -26,6 +26,7 @@ def load(
   max_tokens: int,
   origins: Sequence[str] = (),
   limit: int | None = None,
+  only_source: bool = False,
 ) -> list[TokenPair]:
   """Reads examples; logs how many rows are too long and left out.
 
@@ -36,6 +37,8 @@ def load(
     max_tokens: Rows with a longer side, EOS included, are left out.
     origins: As in `parallel_text.read`; for text only.
     limit: Keeps only the first so many.
+    only_source: Whether the sources alone are the texts: as targets, with
+      nothing for an encoder to read. For text only.
 
   Raises:
     FileNotFoundError: If there is no such file.
@@ -48,10 +51,13 @@ def load(
     _check_ids(pairs, path, vocabulary)
   else:
     rows = list(parallel_text.read(path, origins))
-    pairs = [
-      (vocabulary.encode(row.source), vocabulary.encode(row.target))
-      for row in rows
-    ]
+    if only_source:
+      pairs = [([], vocabulary.encode(row.source)) for row in rows]
+    else:
+      pairs = [
+        (vocabulary.encode(row.source), vocabulary.encode(row.target))
+        for row in rows
+      ]
     check_known(pairs, [row.line for row in rows], path, vocabulary)
   kept = [pair for pair in pairs if max(map(len, pair)) <= max_tokens]
   log.info(
@@ -104,10 +110,12 @@ def check_known(
 
 
 def write_generated(path: str, pairs: Sequence[TokenPair]) -> None:
-  """Writes token ids, a JSON line per example."""
-  with gzip.open(path, "wt", encoding="utf-8") as file:
+  """Writes token ids, a JSON line per example; the file whole or not at all."""
+  unfinished = path + ".unfinished"
+  with gzip.open(unfinished, "wt", encoding="utf-8") as file:
     for source, target in pairs:
       file.write(json.dumps({"source": source, "target": target}) + "\n")
+  os.replace(unfinished, path)
 
 
 def read_generated(path: str) -> list[TokenPair]:
@@ -120,7 +128,7 @@ def read_generated(path: str) -> list[TokenPair]:
   if not os.path.isfile(path):
     raise FileNotFoundError(
       f"There are no generated examples at {path!r}; write them with"
-      " experiments.generate_targets."
+      " experiments.generate_text."
     )
   with gzip.open(path, "rt", encoding="utf-8") as file:
     return [_example(line, f"{path}:{i}") for i, line in enumerate(file, 1)]
@@ -133,7 +141,7 @@ def _example(line: str, place: str) -> TokenPair:
   except (json.JSONDecodeError, KeyError, TypeError) as error:
     raise ValueError(
       f"{place}: no JSON object with source and target ({error!r}); write the"
-      " file anew with experiments.generate_targets."
+      " file anew with experiments.generate_text."
     ) from error
 
 

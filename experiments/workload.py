@@ -7,6 +7,7 @@ from experiments.batching import encode
 from experiments.pair import Pair, PairConfig
 from experiments.records import checksum
 from experiments.task import Example, Task
+from specdec_jax import lm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,13 +27,21 @@ class Workload:
   manifest: dict[str, Any]
 
 
-def load(pair: PairConfig, task: Task, *, max_input_length: int) -> Workload:
+def load(
+  pair: PairConfig,
+  task: Task,
+  *,
+  max_input_length: int,
+  prompt_tokens: int | None = None,
+) -> Workload:
   """Reads texts and models; the models, which take longest, come last.
 
   Args:
     pair: The models.
     task: The texts.
     max_input_length: Most tokens of a text, EOS included.
+    prompt_tokens: For language models, which go on with a text and so read no
+      EOS: how many of its tokens, at most, are the prompt; None for all.
 
   Raises:
     FileNotFoundError: If something is not there.
@@ -47,6 +56,13 @@ def load(pair: PairConfig, task: Task, *, max_input_length: int) -> Workload:
     source=task.source,
   )
   models = pair.load(vocabulary)
+  if isinstance(models.target, lm.LMModel):
+    encoded = [each[:-1][:prompt_tokens] for each in encoded]
+  elif prompt_tokens is not None:
+    raise ValueError(
+      f"prompt_tokens is {prompt_tokens}, but {pair.target} is no language"
+      " model, and reads whole texts; set it to None."
+    )
   return Workload(
     models,
     examples,
@@ -55,5 +71,6 @@ def load(pair: PairConfig, task: Task, *, max_input_length: int) -> Workload:
       "pair": dataclasses.asdict(pair) | {"weights": models.checksum()},
       "task": dataclasses.asdict(task) | {"texts": checksum(examples)},
       "max_input_length": max_input_length,
+      "prompt_tokens": prompt_tokens,
     },
   )

@@ -1,5 +1,6 @@
 """Exact speculative decoding in JAX (Leviathan, Kalman, Matias; ICML 2023)."""
 
+from specdec_jax.acceptance import acceptance_probabilities, mean_acceptance
 from specdec_jax.autoregressive import autoregressive_generate
 from specdec_jax.base import (
   Context,
@@ -31,9 +32,11 @@ __all__ = [
   "SpeculationStats",
   "SpeculativeConfig",
   "Verification",
+  "acceptance_probabilities",
   "acceptance_rate",
   "autoregressive_generate",
   "block_efficiency",
+  "mean_acceptance",
   "model_drafter",
   "speculative_generate",
   "verify",

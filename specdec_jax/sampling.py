@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Bool, Float, Int
-from specdec_jax.config import MIN_TEMPERATURE
+from specdec_jax.config import MIN_TEMPERATURE, SamplingConfig
 
 _BLOCK = 128  # Vocabulary entries summed before the cumulative sum.
 
@@ -85,6 +85,31 @@ class Sampler:
     if self.greedy:
       return argmax(logits)[:, 0], probs
     return sample(uniform, probs), probs
+
+
+def make_sampler(config: SamplingConfig, batch: int) -> Sampler:
+  """Returns the sampler of a batch.
+
+  Args:
+    config: How logits become probabilities; its temperatures, if there are
+      several, are those of the rows.
+    batch: The number of rows.
+
+  Raises:
+    ValueError: If there is not one temperature, or one per row.
+  """
+  temperature = jnp.asarray(config.temperature, jnp.float32)
+  if temperature.ndim and temperature.shape != (batch,):
+    raise ValueError(
+      f"temperature has {temperature.shape[0]} entries for a batch of {batch}"
+      " rows; give one number, or one per row."
+    )
+  return Sampler(
+    jnp.broadcast_to(temperature, (batch,)),
+    config.top_k,
+    config.top_p,
+    config.greedy,
+  )
 
 
 def argmax(values: Float[Array, "*batch V"]) -> Int[Array, "*batch"]:

@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specdec_jax.config import MIN_TEMPERATURE
-from specdec_jax.sampling import Sampler, argmax, sample
+from specdec_jax.config import MIN_TEMPERATURE, SamplingConfig
+from specdec_jax.sampling import Sampler, argmax, make_sampler, sample
 from tests.enumeration import drawn_law, standardise
 from tests.toy import config
 
@@ -267,3 +267,14 @@ def test_a_draw_is_from_the_law_that_is_returned(temperature):
     tokens, law = one.draw(uniforms, logits)
     np.testing.assert_array_equal(law, one.probs(logits)[:, 0])
     np.testing.assert_array_equal(tokens, sample(uniforms, law))
+
+
+def test_a_config_makes_the_sampler_of_a_batch():
+  made = make_sampler(SamplingConfig((0.0, 0.5), top_k=3, top_p=0.9), 2)
+  assert made.temperature.tolist() == [0.0, 0.5]
+  assert (made.top_k, made.top_p, made.greedy) == (3, 0.9, False)
+  one = make_sampler(SamplingConfig(0.0), 3)
+  assert one.temperature.tolist() == [0.0] * 3
+  assert one.greedy
+  with pytest.raises(ValueError, match="has 2 entries for a batch of 3 rows"):
+    make_sampler(SamplingConfig((0.0, 0.5)), 3)

@@ -1,7 +1,6 @@
 """Losses over a batch of logits, in float32; padded positions count nothing.
 
-Each returns sums with the number of tokens, so that batches of different
-fill average correctly.
+Sums, not means, so that batches of different fill average correctly.
 """
 
 import jax
@@ -37,15 +36,3 @@ def cross_entropy(
   if z_loss:
     loss = loss + z_loss * jnp.square(log_z)
   return jnp.sum(jnp.where(mask, loss, 0.0))
-
-
-def distillation(
-  logits: Float[Array, "B T V"],
-  teacher_logits: Float[Array, "B T V"],
-  mask: Bool[Array, "B T"],
-) -> Float[Array, ""]:
-  """Sums KL(teacher || student) over the unmasked positions."""
-  log_q = jax.nn.log_softmax(logits.astype(jnp.float32))
-  log_p = jax.nn.log_softmax(teacher_logits.astype(jnp.float32))
-  divergence = jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
-  return jnp.sum(jnp.where(mask, divergence, 0.0))

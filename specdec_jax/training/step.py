@@ -1,6 +1,5 @@
-"""One step of training an encoder-decoder: arrays in, arrays out."""
+"""One step of training a T5 or a language model: arrays in, arrays out."""
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,9 +7,21 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from specdec_jax.array_typing import Array, Bool, Float, Int, Key, Params
+from specdec_jax.array_typing import (
+  Array,
+  Bool,
+  Float,
+  Int,
+  Key,
+  Params,
+  PyTree,
+)
+from specdec_jax.lm.model import LMModel
 from specdec_jax.t5.model import START_TOKEN, T5Model
 from specdec_jax.training import loss as losses
+from specdec_jax.training.distillation import Divergence
+
+Model = T5Model | LMModel
 
 
 class TrainState(NamedTuple):
@@ -31,7 +42,8 @@ class Metrics(NamedTuple):
   """Of one batch, before its update.
 
   Attributes:
-    loss: Mean cross entropy of a target token, in nats, without extras.
+    loss: Mean cross entropy of a target token, in nats, without extras; where
+      a teacher alone is learned from, the mean divergence from it.
     tokens: Target tokens that counted.
     grad_norm: Before clipping.
   """
@@ -47,39 +59,51 @@ def shift_right(targets: Int[Array, "B T"]) -> Int[Array, "B T"]:
 
 
 def token_logits(
-  model: T5Model,
+  model: Model,
   params: Params,
   inputs: Int[Array, "B S"],
   targets: Int[Array, "B T"],
   *,
   dropout_key: Key[Array, ""] | None = None,
 ) -> Float[Array, "B T V"]:
-  """Returns teacher-forced logits, with dropout where there is a key."""
+  """Returns teacher-forced logits, with dropout where there is a key.
+
+  Args:
+    model: The model.
+    params: Its parameters.
+    inputs: Encoder tokens; those of a decoder-only model are its prompts, and
+      as wide as its targets.
+    targets: Decoder tokens; those of a decoder-only model begin in the column
+      after their prompt's last (`Batching.joined`).
+    dropout_key: For dropout; None for none.
+  """
   rngs = {} if dropout_key is None else {"dropout": dropout_key}
+  if isinstance(model, LMModel):
+    # Prompt and text fill columns of their own, so the sum has them in turn.
+    tokens = (shift_right(inputs + targets),)
+  else:
+    tokens = (inputs, shift_right(targets))
   return model.module.apply(
-    {"params": params},
-    inputs,
-    shift_right(targets),
-    deterministic=dropout_key is None,
-    rngs=rngs,
+    {"params": params}, *tokens, deterministic=dropout_key is None, rngs=rngs
   )
 
 
-def init(
-  params: Params, optimizer: optax.GradientTransformation
-) -> TrainState:
+def init(params: Params, optimizer: optax.GradientTransformation) -> TrainState:
   """Returns the state before the first step."""
   return TrainState(params, optimizer.init(params), jnp.zeros((), jnp.int32))
 
 
 def make_train_step(
-  model: T5Model,
+  model: Model,
   optimizer: optax.GradientTransformation,
   *,
   z_loss: float = 0.0,
   label_smoothing: float = 0.0,
-  teacher: T5Model | None = None,
+  teacher: Model | None = None,
   distillation_weight: float = 0.0,
+  divergence: Divergence | None = None,
+  microbatches: int = 1,
+  shardings: PyTree | None = None,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
   """Returns `step(state, inputs, targets, key, teacher_params)`, jitted.
 
@@ -93,10 +117,18 @@ def make_train_step(
     teacher: Whose distributions to imitate besides the text, or None.
     distillation_weight: Share of that term in the objective; the text's
       cross entropy has the rest.
+    divergence: What that term is; None for KL(teacher, model).
+    microbatches: How many parts of a batch to go through one after the other,
+      to need less memory. The gradient is that of the whole batch: each token
+      weighs the same, whatever part it is in.
+    shardings: Where the new state lies, a `TrainState` of shardings; None
+      leaves it to the compiler.
   """
+  divergence = divergence or Divergence()
   use_dropout = model.config.dropout_rate > 0
 
-  def objective(params, inputs, targets, key, teacher_params):
+  def objective(params, inputs, targets, key, teacher_params, tokens):
+    """Returns a part's share of the objective, and of the plain loss."""
     logits = token_logits(
       model,
       params,
@@ -105,7 +137,6 @@ def make_train_step(
       dropout_key=key if use_dropout else None,
     )
     mask = targets > 0
-    tokens = jnp.maximum(mask.sum(), 1)
     plain = losses.cross_entropy(logits, targets, mask) / tokens
     total = plain
     if z_loss or label_smoothing:
@@ -123,22 +154,46 @@ def make_train_step(
       wanted = jax.lax.stop_gradient(
         token_logits(teacher, teacher_params, inputs, targets)
       )
-      divergence = losses.distillation(logits, wanted, mask) / tokens
-      total = (
-        1 - distillation_weight
-      ) * total + distillation_weight * divergence
-    return total, (plain, tokens)
+      distance = divergence(logits, wanted, mask) / tokens
+      total = (1 - distillation_weight) * total + distillation_weight * distance
+      if distillation_weight == 1:
+        plain = distance
+    return total, plain
 
-  @functools.partial(jax.jit, donate_argnums=0)
+  gradient_of = jax.value_and_grad(objective, has_aux=True)
+
+  def loss_and_gradients(params, inputs, targets, key, teacher_params, tokens):
+    if microbatches == 1:
+      (_, plain), gradients = gradient_of(
+        params, inputs, targets, key, teacher_params, tokens
+      )
+      return plain, gradients
+
+    def add_part(sums, part):
+      number, *batch = part
+      part_key = jax.random.fold_in(key, number)
+      (_, plain), gradients = gradient_of(
+        params, *batch, part_key, teacher_params, tokens
+      )
+      return jax.tree.map(jnp.add, sums, (plain, gradients)), None
+
+    parts = (
+      jnp.arange(microbatches),
+      _parts(inputs, microbatches),
+      _parts(targets, microbatches),
+    )
+    zeros = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+    return jax.lax.scan(add_part, zeros, parts)[0]
+
   def step(state, inputs, targets, key, teacher_params=None):
-    (_, (plain, tokens)), gradients = jax.value_and_grad(
-      objective, has_aux=True
-    )(
+    tokens = jnp.maximum(jnp.sum(targets > 0), 1)
+    plain, gradients = loss_and_gradients(
       state.params,
       inputs,
       targets,
       jax.random.fold_in(key, state.step),
       teacher_params,
+      tokens,
     )
     updates, opt_state = optimizer.update(
       gradients, state.opt_state, state.params
@@ -149,10 +204,12 @@ def make_train_step(
       Metrics(plain, tokens, optax.tree.norm(gradients)),
     )
 
-  return step
+  # None leaves the place of the metrics to the compiler.
+  places = {} if shardings is None else {"out_shardings": (shardings, None)}
+  return jax.jit(step, donate_argnums=0, **places)
 
 
-def make_eval_step(model: T5Model) -> Callable[..., tuple[Array, Array, Array]]:
+def make_eval_step(model: Model) -> Callable[..., tuple[Array, Array, Array]]:
   """Returns `step(params, inputs, targets)` -> sums of loss, hits, tokens."""
 
   @jax.jit
@@ -163,3 +220,13 @@ def make_eval_step(model: T5Model) -> Callable[..., tuple[Array, Array, Array]]:
     return losses.cross_entropy(logits, targets, mask), hits, mask.sum()
 
   return step
+
+
+def _parts(rows: Int[Array, "B T"], parts: int) -> Int[Array, "M b T"]:
+  """Cuts a batch into parts, each with rows of every device's share."""
+  if rows.shape[0] % parts:
+    raise ValueError(
+      f"A batch of {rows.shape[0]} rows is not to be cut into {parts}"
+      " microbatches; give Batching.rows_multiple that number."
+    )
+  return rows.reshape(-1, parts, *rows.shape[1:]).swapaxes(0, 1)

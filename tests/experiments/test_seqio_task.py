@@ -7,11 +7,12 @@ seqio = pytest.importorskip("seqio", reason=REASON)
 
 import tensorflow as tf
 
-from experiments import gin_cli
+from experiments import gin_cli, train
 from experiments.paths import REPOSITORY
 from experiments.seqio_task import SeqioTask
-from specdec_jax import t5
+from specdec_jax import lm, t5
 from specdec_jax.training import batching, step
+from tests.experiments import tiny_training
 from tests.experiments.tiny_pair import SIZES
 
 VOCABULARY = "experiments/assets/ende_demo/sentencepiece.model"
@@ -97,6 +98,45 @@ def test_a_gin_file_feeds_a_tiny_model(tmp_path, name):
   logits = step.token_logits(network, params, inputs, targets)
   assert logits.shape == (1, WIDTH, 4096)
   assert jnp.isfinite(logits).all()
+
+
+@pytest.mark.usefixtures("rows_by_hand")
+@pytest.mark.parametrize("name", ["wmt14_ende", "lm1b"])
+def test_the_trainer_takes_a_task(tmp_path, name):
+  kind = "LMConfig" if name == "lm1b" else "T5Config"
+  layers = {
+    "LMConfig": ("num_layers=1",),
+    "T5Config": ("num_encoder_layers=1", "num_decoder_layers=1"),
+  }[kind]
+  saved = gin_cli.main(
+    train.run,
+    name="train",
+    configurables=train.CONFIGURABLES,
+    argv=[
+      f"--gin_file=seqio/{name}.gin",
+      "--gin_file=train/t5_finetune.gin",
+      f"--gin.VOCABULARY='{VOCABULARY}'",
+      "--gin.SIZE='tiny'",
+      "--gin.INITIAL=None",
+      f"--gin.train.model=@{kind}()",
+      *(f"--gin.{kind}.{each}" for each in layers),
+      f"--gin.{kind}.vocab_size=4096",
+      f"--gin.{kind}.emb_dim=8",
+      f"--gin.{kind}.num_heads=1",
+      f"--gin.{kind}.head_dim=8",
+      f"--gin.{kind}.mlp_dim=8",
+      "--gin.LoopConfig.steps=2",
+      f"--gin.train.widths=({WIDTH},)",
+      f"--gin.train.tokens_per_batch={WIDTH}",
+      "--gin.GreedyScore.max_new_tokens=4",
+      *(["--gin.train.score=None"] if name == "lm1b" else []),
+      f"--output_dir={tmp_path}",
+    ],
+  )
+  package = lm if name == "lm1b" else t5
+  assert package.load(None, saved)[0].vocab_size == 4096
+  has_score = tiny_training.curve(tmp_path, "validation_bleu").keys() == {2}
+  assert has_score == (name == "wmt14_ende")
 
 
 @pytest.mark.usefixtures("rows_by_hand")

@@ -3,7 +3,7 @@ import collections
 import numpy as np
 import pytest
 
-from specdec_jax.training.batching import Batches, Batching
+from specdec_jax.training.batching import Batches, Batching, in_order
 
 
 def examples(count=40, longest=12, seed=0):
@@ -66,10 +66,35 @@ def test_batches_are_of_few_shapes_and_hold_whole_examples():
       assert target[target > 0].tolist() == pair[1]
 
 
+def test_joined_texts_fill_columns_in_turn():
+  pairs = examples(longest=6)
+  batches = Batches(pairs, Batching(24, (4, 8, 12), joined=True))
+  for step in range(batches.per_epoch):
+    inputs, targets = batches[step]
+    assert not np.any((inputs > 0) & (targets > 0))
+    for row in inputs + targets:
+      source, target = pairs[row[0] - 2]
+      assert row[row > 0].tolist() == [*source, *target]
+  texts = [((), target) for _, target in pairs]
+  inputs, targets = Batches(texts, Batching(24, (4, 8), joined=True))[0]
+  assert not inputs.any()
+  assert targets.all(axis=0)[0]
+
+
+def test_rows_are_a_multiple():
+  settings = Batching(tokens=24, widths=(4, 8, 12), rows_multiple=2)
+  batches = Batches(examples(), settings)
+  shapes = {batches[i].inputs.shape for i in range(batches.per_epoch)}
+  assert shapes <= {(6, 4), (2, 8), (2, 12)}
+  assert (2, 8) in shapes
+  for batch in in_order(examples(), settings):
+    assert len(batch.inputs) % 2 == 0
+
+
 def test_in_order_has_every_example_once():
   counts = collections.Counter(
     int(row[0])
-    for batch in Batches(examples(), SETTINGS).in_order()
+    for batch in in_order(examples(), SETTINGS)
     for row in batch.inputs
   )
   del counts[0]  # Rows that fill the last batches.
@@ -80,6 +105,11 @@ def test_in_order_has_every_example_once():
   ("arguments", "message"),
   [
     ({"tokens": 11}, "tokens is 11, less than one row"),
+    (
+      {"tokens": 24, "rows_multiple": 4},
+      r"tokens is 24, less than 4 rows of the widest bucket \(12\)",
+    ),
+    ({"tokens": 24, "rows_multiple": 0}, "rows_multiple is 0"),
     ({"tokens": 24, "widths": (8, 4)}, r"widths is \(8, 4\)"),
     ({"tokens": 24, "widths": ()}, r"widths is \(\)"),
   ],
@@ -94,3 +124,5 @@ def test_examples_that_do_not_fit():
     Batches(examples(), Batching(24, (4, 8)))
   with pytest.raises(ValueError, match="do not fill one batch"):
     Batches(examples(1), SETTINGS)
+  (batch,) = in_order(examples(1), SETTINGS)
+  assert np.count_nonzero(batch.inputs.any(axis=1)) == 1

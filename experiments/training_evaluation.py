@@ -1,0 +1,128 @@
+"""How good a model is: its loss on held-out text, and what it writes itself."""
+
+import dataclasses
+import importlib.util
+from collections.abc import Callable, Iterable, Sequence
+
+import jax
+import numpy as np
+
+import specdec_jax as sd
+from experiments.training_text import TokenPair
+from specdec_jax.array_typing import Params
+from specdec_jax.base import DecoderModel
+from specdec_jax.t5.vocabulary import EOS_ID, SentencePieceVocabulary
+from specdec_jax.tasks import metrics
+from specdec_jax.training.batching import Batch, Batching, in_order
+
+_METRICS: dict[str, tuple[str, Callable]] = {
+  "bleu": ("sacrebleu", metrics.bleu),
+  "rouge": ("rouge_score", metrics.rouge),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class GreedyScore:
+  """A metric of greedy outputs.
+
+  Attributes:
+    metric: "bleu" or "rouge".
+    examples: How many validation examples to decode: the first.
+    max_new_tokens: Longest output, EOS included.
+    tokens_per_batch: Padded source tokens that are decoded side by side.
+  """
+
+  metric: str
+  examples: int = 64
+  max_new_tokens: int = 96
+  tokens_per_batch: int = 2048
+
+  def __post_init__(self):
+    if self.metric not in _METRICS:
+      raise ValueError(
+        f"GreedyScore.metric is {self.metric!r}; there are"
+        f" {', '.join(_METRICS)}. For none, set train.score to None."
+      )
+    for field in ("examples", "max_new_tokens", "tokens_per_batch"):
+      if getattr(self, field) < 1:
+        raise ValueError(
+          f"GreedyScore.{field} is {getattr(self, field)}; it must be positive."
+        )
+
+  def check_installed(self) -> None:
+    """Checks that the metric can be computed.
+
+    Raises:
+      ModuleNotFoundError: If its package is missing; says how to get it.
+    """
+    package, _ = _METRICS[self.metric]
+    if importlib.util.find_spec(package) is None:
+      raise ModuleNotFoundError(
+        f"The metric {self.metric!r} needs the package {package}, of the extra"
+        " 'data': pip install -e '.[data]'. Or set train.score to None."
+      )
+
+  def __call__(
+    self,
+    model: DecoderModel,
+    params: Params,
+    pairs: Sequence[TokenPair],
+    vocabulary: SentencePieceVocabulary,
+    widths: Sequence[int],
+  ) -> dict[str, float]:
+    """Decodes and compares.
+
+    Args:
+      model: The model.
+      params: Its parameters.
+      pairs: Validation examples; references are the texts of their targets.
+      vocabulary: Turns ids into text.
+      widths: What sources are padded to, ascending.
+    """
+    pairs = pairs[: self.examples]
+    settings = Batching(
+      tokens=max(self.tokens_per_batch, max(widths)), widths=tuple(widths)
+    )
+    references, outputs = [], []
+    for batch in in_order(pairs, settings):
+      rows = int(np.sum(batch.inputs.any(axis=1)))
+      tokens = _greedy(model, params, batch.inputs, rows, self.max_new_tokens)
+      outputs += [vocabulary.decode(row) for row in tokens[:rows].tolist()]
+      references += [
+        vocabulary.decode(row) for row in batch.targets[:rows].tolist()
+      ]
+    _, metric = _METRICS[self.metric]
+    return {
+      f"validation_{name}": value
+      for name, value in metric(references, outputs).items()
+    }
+
+
+def held_out_loss(
+  eval_step: Callable, params: Params, batches: Iterable[Batch]
+) -> dict[str, float]:
+  """Returns the mean loss of a token, and how often the argmax is right."""
+  sums = zip(*(eval_step(params, *batch) for batch in batches), strict=True)
+  loss, hits, tokens = (sum(map(float, each)) for each in sums)
+  return {
+    "validation_loss": loss / tokens,
+    "validation_accuracy": hits / tokens,
+  }
+
+
+def _greedy(model, params, inputs, rows: int, max_new_tokens: int):
+  """Returns greedy outputs; only the first rows are examples."""
+  inputs = inputs.copy()
+  inputs[rows:, 0] = EOS_ID  # Something to attend to.
+  output = sd.autoregressive_generate(
+    jax.random.key(0),
+    inputs,
+    model=model,
+    params=params,
+    config=sd.SpeculativeConfig(
+      gamma=0,
+      max_new_tokens=(max_new_tokens,) * rows + (1,) * (len(inputs) - rows),
+      sampling=sd.SamplingConfig(temperature=0.0),
+    ),
+  )
+  return np.asarray(output.tokens)
