@@ -169,7 +169,7 @@ def test_a_greedy_score_is_that_of_the_models_outputs(
         max_new_tokens=8, sampling=sd.SamplingConfig(temperature=0.0)
       ),
     )
-    outputs.append(vocabulary.decode(np.asarray(output.tokens)[0]))
+    outputs.append(vocabulary.decode(np.asarray(output.tokens)[0].tolist()))
   assert compared[-1] == ([row.target for row in rows], outputs)
   assert len(set(outputs)) > 1
 
