@@ -77,8 +77,9 @@ def start(
   Args:
     key: For what is random.
     model: The model.
-    initial: A checkpoint to start from, grown to the model's shape if it is a
-      smaller T5 (`growth.grow`); None for random values.
+    initial: A checkpoint to start from; None for random values. A T5 of
+      another shape is cut into more layers if its mlp_dim is a multiple of the
+      model's (`growth.unfold`), then grown to the model's (`growth.grow`).
     initial_size: Its size, where its folder does not tell.
 
   Raises:
@@ -94,8 +95,13 @@ def start(
       f"{initial} has the shape {found.config}, and {model.config} is to be"
       " trained; a language model starts from its own shape alone."
     )
+  shape, parts = found.config, found.config.mlp_dim // model.config.mlp_dim
+  unfold_key, grow_key = jax.random.split(key)
+  if parts > 1:
+    log.info("cuts each layer of %s into %d", initial, parts)
+    shape, params = growth.unfold(unfold_key, shape, params, parts)
   log.info("grows from the shape of %s", initial)
-  return growth.grow(key, found.config, params, model.config)
+  return growth.grow(grow_key, shape, params, model.config)
 
 
 def save(path, model: Model, params: Params) -> None:

@@ -80,6 +80,54 @@ def test_every_new_value_learns():
     assert share > least, jax.tree_util.keystr(path)
 
 
+def test_unfolded_layers_hold_the_whole_feed_forward_block():
+  config, params = growth.unfold(jax.random.key(1), SMALL, small_params(), 3)
+  assert (config.num_encoder_layers, config.num_decoder_layers) == (3, 6)
+  assert config.mlp_dim == 4
+  expected = t5.T5Model(config).param_shapes()
+  assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, expected)
+  for stack, layer in (("encoder", 0), ("decoder", 1)):
+    whole = small_params()[stack][f"layers_{layer}"]["mlp"]
+    parts = [params[stack][f"layers_{3 * layer + i}"]["mlp"] for i in range(3)]
+    for name, axis in (("wi_0", 1), ("wi_1", 1), ("wo", 0)):
+      kernels = [part[name]["kernel"] for part in parts]
+      np.testing.assert_array_equal(
+        np.concatenate(kernels, axis), whole[name]["kernel"]
+      )
+
+
+def test_unfolding_changes_logits_by_what_the_parts_say_to_each_other():
+  """Exact if one part alone speaks; else small beside what the parts say."""
+
+  def scaled(shares):
+    # Decoder only, so that each part's share is plain to see.
+    params = jax.tree.map(lambda x: x, small_params())
+    for layer in ("layers_0", "layers_1"):
+      mlp = params["decoder"][layer]["mlp"]
+      shares = jnp.repeat(jnp.array(shares), SMALL.mlp_dim // len(shares))
+      mlp["wo"] = {"kernel": mlp["wo"]["kernel"] * shares[:, None]}
+      shares = shares[:: SMALL.mlp_dim // 2].tolist()
+    params["encoder"]["layers_0"]["mlp"]["wo"] = {
+      "kernel": jnp.zeros((SMALL.mlp_dim, SMALL.emb_dim))
+    }
+    return params
+
+  def change(params):
+    config, deeper = growth.unfold(jax.random.key(1), SMALL, params, 2)
+    return np.abs(logits(config, deeper) - logits(SMALL, params)).max()
+
+  assert change(scaled([1.0, 0.0])) < 1e-5
+  assert change(scaled([0.0, 1.0])) < 1e-5
+  both, first = scaled([0.1, 0.1]), scaled([0.1, 0.0])
+  said = np.abs(logits(SMALL, both) - logits(SMALL, first)).max()
+  assert 1e-6 < change(both) < 0.3 * said
+
+
+def test_what_cannot_be_unfolded_is_refused():
+  with pytest.raises(ValueError, match="mlp_dim 12 and .* cut into 5"):
+    growth.unfold(jax.random.key(0), SMALL, small_params(), 5)
+
+
 @pytest.mark.parametrize(
   ("old", "new", "message"),
   [
