@@ -125,7 +125,7 @@ def _betas(
   start = target.prefill(target_params, inputs, length)
   fed = jnp.concatenate([start.token[:, None], tokens[:, :-1]], axis=1)
   logits, _ = target.extend(target_params, fed, start.position, start.cache)
-  draft_logits, _ = drafter.extend(
+  draft_logits, _ = drafter.score(
     draft_params,
     fed,
     start.position,

@@ -61,13 +61,13 @@ class ModelDrafter:
     tokens = jnp.take_along_axis(
       context.tokens, start[:, None] + jnp.arange(2), axis=1
     )
-    logits, cache = self.extend(params, tokens, context.position + start, cache)
+    logits, cache = self.score(params, tokens, context.position + start, cache)
     last = (context.lengths - 1 - start)[:, None, None]
     logits = jnp.take_along_axis(logits, last, axis=1)
 
     def step(carry, uniform):
       token, position, cache = carry
-      logits, cache = self.extend(params, token[:, None], position, cache)
+      logits, cache = self.score(params, token[:, None], position, cache)
       token, probs = sampler.draw(uniform, logits)
       return (token, position + 1, cache), (token, probs)
 
@@ -83,14 +83,14 @@ class ModelDrafter:
       cache,
     )
 
-  def extend(
+  def score(
     self,
     params: Params,
     tokens: Int[Array, "B Q"],
     positions: Int[Array, "B"],
     cache: Cache,
   ) -> tuple[Float[Array, "B Q V"], Cache]:
-    """The model's `extend`, in the target's width."""
+    """Returns the model's `extend`, in the target's width."""
     # An id that only the wider target knows (padding, in effect) is fed as
     # the model's last one: a guess may rest on anything.
     tokens = jnp.minimum(tokens, self.model.vocab_size - 1)
