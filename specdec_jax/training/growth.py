@@ -43,9 +43,8 @@ def grow(
       mlp_dim and layers; new layers come after the old.
 
   Raises:
-    ValueError: If anything else differs, one of these is less, emb_dim grows
-      although the logits use the embedding (their scale depends on emb_dim),
-      or layers are added where each has its own table of biases.
+    ValueError: If anything else differs, one of these is less, or emb_dim
+      grows although the logits use the embedding (their scale depends on it).
   """
   _check(old, new)
   # A norm divides by the mean over all dimensions, of which the new are 0.

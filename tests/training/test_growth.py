@@ -102,11 +102,10 @@ def test_unfolding_changes_logits_by_what_the_parts_say_to_each_other():
   def scaled(shares):
     # Decoder only, so that each part's share is plain to see.
     params = jax.tree.map(lambda x: x, small_params())
+    units = jnp.repeat(jnp.array(shares), SMALL.mlp_dim // len(shares))
     for layer in ("layers_0", "layers_1"):
       mlp = params["decoder"][layer]["mlp"]
-      shares = jnp.repeat(jnp.array(shares), SMALL.mlp_dim // len(shares))
-      mlp["wo"] = {"kernel": mlp["wo"]["kernel"] * shares[:, None]}
-      shares = shares[:: SMALL.mlp_dim // 2].tolist()
+      mlp["wo"] = {"kernel": mlp["wo"]["kernel"] * units[:, None]}
     params["encoder"]["layers_0"]["mlp"]["wo"] = {
       "kernel": jnp.zeros((SMALL.mlp_dim, SMALL.emb_dim))
     }
