@@ -1,7 +1,9 @@
 """What a measurement was made on."""
 
 import datetime
+import hashlib
 import os
+import pathlib
 import platform
 import shlex
 import subprocess
@@ -9,6 +11,7 @@ import sys
 
 import jax
 
+import specdec_jax
 from experiments.paths import REPOSITORY
 
 
@@ -48,6 +51,16 @@ def command() -> str:
   spec = getattr(sys.modules["__main__"], "__spec__", None)
   program = ["-m", spec.name] if spec else sys.argv[:1]
   return shlex.join(["python", *program, *sys.argv[1:]])
+
+
+def code_checksum() -> str:
+  """Returns a number of the package's own code, the same for the same code."""
+  package = pathlib.Path(specdec_jax.__file__).parent
+  digest = hashlib.sha256()
+  for path in sorted(package.rglob("*.py")):
+    digest.update(str(path.relative_to(package)).encode() + b"\0")
+    digest.update(path.read_bytes() + b"\0")
+  return digest.hexdigest()[:16]
 
 
 def _cpu_model() -> str:

@@ -79,6 +79,7 @@ def run(
     | {
       "max_new_tokens": max_new_tokens,
       "input_length_multiple": input_length_multiple,
+      "code": environment.code_checksum(),
     },
     resume=resume,
   )

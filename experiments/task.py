@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import sys
+import zlib
 from typing import NamedTuple
 
 from experiments.paths import resolve
@@ -107,7 +108,7 @@ def _read_bytes(path: str) -> bytes:
     return data
   try:
     return gzip.decompress(data)
-  except (OSError, EOFError) as error:
+  except (OSError, EOFError, zlib.error) as error:
     raise ValueError(
       f"{path} ends in .gz but is no complete gzip file ({error}); fetch it"
       " again, or rename it if it is not compressed."

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from experiments import exactness
+from experiments import environment, exactness
 
 
 @pytest.fixture
@@ -95,6 +95,9 @@ def test_cells_that_are_done_are_kept(arguments, monkeypatch):
   )
   with pytest.raises(ValueError, match="max_new_tokens was 12 and is 11"):
     exactness.run(**{**arguments, "max_new_tokens": 11})
+  monkeypatch.setattr(environment, "code_checksum", lambda: "other")
+  with pytest.raises(ValueError, match="code was .* and is 'other'"):
+    exactness.run(**arguments)
 
 
 @pytest.mark.parametrize("is_broken", [False, True])

@@ -84,6 +84,10 @@ def test_bad_settings(tmp_path):
   half = gzip.compress(b"text\n" * 100)[:20]
   with pytest.raises(ValueError, match=r"c\.gz.*no complete gzip"):
     Task("a", write(tmp_path / "c.gz", half)).read()
+  damaged = bytearray(gzip.compress(b"text\n" * 100))
+  damaged[10] ^= 0xFF  # The first byte of the compressed text.
+  with pytest.raises(ValueError, match=r"d\.gz.*no complete gzip"):
+    Task("a", write(tmp_path / "d.gz", bytes(damaged))).read()
   with pytest.raises(ValueError, match="limit is 0"):
     Task("a", "x", limit=0)
   with pytest.raises(ValueError, match="column is -1"):
