@@ -4,10 +4,7 @@ After a fully accepted block the draft's cache lacks the last guess, which was
 drawn but never fed. The gap is closed by feeding the last *two* committed
 tokens in each round's first call: where nothing was missing, the first of
 them overwrites its own entry. The alternative is a (gamma + 1)-th call whose
-logits nobody reads. Which is cheaper depends on the machine: compare
-`draft_first_ms` - `draft_step_ms` with `draft_step_ms` in the report of
-`experiments.generate`. On two CPU cores the demo's draft of 0.9M parameters
-pays a little more for the second row than for a whole call.
+logits nobody reads.
 """
 
 import dataclasses
