@@ -19,6 +19,7 @@ import numpy as np
 import specdec_jax as sd
 from experiments.batching import Batch, budgets, example_keys
 from experiments.pair import Pair
+from specdec_jax.analysis import round_cost
 from specdec_jax.sampling import argmax
 
 _SAMPLE_SECONDS = 0.1
@@ -142,7 +143,7 @@ def predicted_speedup(
       baseline    = sum of target_prefill + baseline_calls * target_step
       speculative = sum of target_prefill + draft_prefill
                            + rounds * (target_verify + drafting)
-      drafting    = draft_first + (gamma - 1) * draft_step
+      drafting    = draft_first + (gamma - 1) * draft_step  (0 if gamma is 0)
 
   over all batches. The time of sampling, verification and bookkeeping is in
   neither sum.
@@ -159,17 +160,11 @@ def predicted_speedup(
   speculative = sum(
     cost.target_prefill
     + cost.draft_prefill
-    + each.rounds * (cost.target_verify + _drafting(cost, gamma))
+    + each.rounds
+    * round_cost(gamma, cost.draft_step, cost.target_verify, cost.draft_first)
     for cost, each in zip(costs, work, strict=True)
   )
-  return baseline / speculative
-
-
-def _drafting(cost: Costs, gamma: int) -> float:
-  """Seconds of a round's draft calls, of which the first has two tokens."""
-  if not gamma:
-    return 0.0
-  return cost.draft_first + (gamma - 1) * cost.draft_step
+  return float(baseline / speculative)
 
 
 def time_pair(

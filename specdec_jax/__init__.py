@@ -1,6 +1,21 @@
 """Exact speculative decoding in JAX (Leviathan, Kalman, Matias; ICML 2023)."""
 
 from specdec_jax.acceptance import acceptance_probabilities, mean_acceptance
+from specdec_jax.analysis import (
+  block_verification_length,
+  counted_operations_increase,
+  counted_tokens,
+  counted_wall_time_improvement,
+  expected_tokens,
+  guaranteed_improvement,
+  lk_divergence,
+  operations_increase,
+  optimal_gamma,
+  oracle_improvement,
+  shared_mass,
+  token_verification_length,
+  wall_time_improvement,
+)
 from specdec_jax.autoregressive import autoregressive_generate
 from specdec_jax.base import (
   Context,
@@ -36,8 +51,21 @@ __all__ = [
   "acceptance_rate",
   "autoregressive_generate",
   "block_efficiency",
+  "block_verification_length",
+  "counted_operations_increase",
+  "counted_tokens",
+  "counted_wall_time_improvement",
+  "expected_tokens",
+  "guaranteed_improvement",
+  "lk_divergence",
   "mean_acceptance",
   "model_drafter",
+  "operations_increase",
+  "optimal_gamma",
+  "oracle_improvement",
+  "shared_mass",
   "speculative_generate",
+  "token_verification_length",
   "verify",
+  "wall_time_improvement",
 ]

@@ -49,6 +49,7 @@ def test_beta_is_what_both_tables_share(name, prompted):
       context = pair.target.context(seen)
       p, q = (table[source, context] for table in tables)
       assert found[row, t] == pytest.approx(np.minimum(p, q).sum(), abs=1e-5)
+      assert found[row, t] == pytest.approx(sd.shared_mass(p, q), abs=1e-5)
       seen.append(int(token))
   if name == "greedy":
     assert set(np.unique(found)) == {0.0, 1.0}

@@ -13,6 +13,7 @@ PACKAGE = ROOT / "specdec_jax"
 # Lower layers first: a module imports from those before it.
 LAYERS = (
   "array_typing",
+  "analysis",
   "partitioning",
   "keys",
   "config",
