@@ -12,7 +12,14 @@ from specdec_jax.base import (
   SpeculationStats,
 )
 from specdec_jax.config import SamplingConfig, SpeculativeConfig
-from specdec_jax.drafters import model_drafter
+from specdec_jax.drafters import (
+  NgramTable,
+  count_ngrams,
+  load_ngrams,
+  model_drafter,
+  ngram_drafter,
+  save_ngrams,
+)
 from specdec_jax.sampling import Sampler
 from specdec_jax.speculative import speculative_generate
 from specdec_jax.statistics import acceptance_rate, block_efficiency
@@ -26,6 +33,7 @@ __all__ = [
   "Draft",
   "Drafter",
   "GenerateOutput",
+  "NgramTable",
   "Prefill",
   "Sampler",
   "SamplingConfig",
@@ -36,8 +44,12 @@ __all__ = [
   "acceptance_rate",
   "autoregressive_generate",
   "block_efficiency",
+  "count_ngrams",
+  "load_ngrams",
   "mean_acceptance",
   "model_drafter",
+  "ngram_drafter",
+  "save_ngrams",
   "speculative_generate",
   "verify",
 ]

@@ -7,7 +7,8 @@ them overwrites its own entry. The alternative is a (gamma + 1)-th call whose
 logits nobody reads. Which is cheaper depends on the machine: compare
 `draft_first_ms` - `draft_step_ms` with `draft_step_ms` in the report of
 `experiments.generate`. On two CPU cores the demo's draft of 0.9M parameters
-pays a little more for the second row than for a whole call.
+pays a little more for the second row than for a whole call. A draft without a
+cache, such as an n-gram table, has no gap and is fed the last token alone.
 """
 
 import dataclasses
@@ -57,9 +58,10 @@ class ModelDrafter:
     """Guesses in a scan of `gamma` calls; see `Drafter.draft`."""
     # In the first round there is one committed token: the second one fed is
     # filler then, whose entry the next call overwrites.
-    start = jnp.maximum(context.lengths - 2, 0)
+    fed = 2 if jax.tree.leaves(cache) else 1
+    start = jnp.maximum(context.lengths - fed, 0)
     tokens = jnp.take_along_axis(
-      context.tokens, start[:, None] + jnp.arange(2), axis=1
+      context.tokens, start[:, None] + jnp.arange(fed), axis=1
     )
     logits, cache = self.score(params, tokens, context.position + start, cache)
     last = (context.lengths - 1 - start)[:, None, None]
