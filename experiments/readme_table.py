@@ -98,8 +98,11 @@ def insert(text: str, new: str) -> str:
 
 
 def _row(report: dict[str, Any]) -> list[str]:
+  # Reports of before there was lenience have none.
+  lenience = report.get("lenience", 1)
+  lossy = "" if lenience == 1 else f" (lossy: lenience {lenience:g})"
   return [
-    report["pair"],
+    report["pair"] + lossy,
     report["task"],
     str(report["batch_size"]),
     f"{report['temperature']:g}",

@@ -48,6 +48,7 @@ def make_report(
     "temperature": sampling.temperature,
     "top_k": sampling.top_k,
     "top_p": sampling.top_p,
+    "lenience": 1.0 if config.is_exact else config.lenience,
     "max_new_tokens": config.max_new_tokens,
     "seed": seed,
     "counts": {

@@ -73,6 +73,11 @@ def show_decoding(
 def show_report(console: Console, report: dict[str, Any]) -> None:
   """Prints a report as a table, both decodings side by side."""
   console.print(_table(report))
+  if report["lenience"] != 1:
+    console.print(
+      f"LOSSY: lenience {report['lenience']:g}. These are not the target's own"
+      " outputs, nor the baseline's."
+    )
   counts = report["counts"]
   equal = report["equal_to_baseline"]
   if equal is not None:

@@ -1,21 +1,7 @@
 """Exact speculative decoding in JAX (Leviathan, Kalman, Matias; ICML 2023)."""
 
+from specdec_jax import analysis
 from specdec_jax.acceptance import acceptance_probabilities, mean_acceptance
-from specdec_jax.analysis import (
-  block_verification_length,
-  counted_operations_increase,
-  counted_tokens,
-  counted_wall_time_improvement,
-  expected_tokens,
-  guaranteed_improvement,
-  lk_divergence,
-  operations_increase,
-  optimal_gamma,
-  oracle_improvement,
-  shared_mass,
-  token_verification_length,
-  wall_time_improvement,
-)
 from specdec_jax.autoregressive import autoregressive_generate
 from specdec_jax.base import (
   Context,
@@ -27,7 +13,14 @@ from specdec_jax.base import (
   SpeculationStats,
 )
 from specdec_jax.config import SamplingConfig, SpeculativeConfig
-from specdec_jax.drafters import model_drafter
+from specdec_jax.drafters import (
+  NgramTable,
+  count_ngrams,
+  load_ngrams,
+  model_drafter,
+  ngram_drafter,
+  save_ngrams,
+)
 from specdec_jax.sampling import Sampler
 from specdec_jax.speculative import speculative_generate
 from specdec_jax.statistics import acceptance_rate, block_efficiency
@@ -41,6 +34,7 @@ __all__ = [
   "Draft",
   "Drafter",
   "GenerateOutput",
+  "NgramTable",
   "Prefill",
   "Sampler",
   "SamplingConfig",
@@ -49,23 +43,15 @@ __all__ = [
   "Verification",
   "acceptance_probabilities",
   "acceptance_rate",
+  "analysis",
   "autoregressive_generate",
   "block_efficiency",
-  "block_verification_length",
-  "counted_operations_increase",
-  "counted_tokens",
-  "counted_wall_time_improvement",
-  "expected_tokens",
-  "guaranteed_improvement",
-  "lk_divergence",
+  "count_ngrams",
+  "load_ngrams",
   "mean_acceptance",
   "model_drafter",
-  "operations_increase",
-  "optimal_gamma",
-  "oracle_improvement",
-  "shared_mass",
+  "ngram_drafter",
+  "save_ngrams",
   "speculative_generate",
-  "token_verification_length",
   "verify",
-  "wall_time_improvement",
 ]

@@ -38,6 +38,22 @@ def _integer(name: str, value: Any) -> int:
   return int(value)
 
 
+def check_lenience(value: Any) -> float:
+  """Returns a lenience (see `SpeculativeConfig`) as Python's own float.
+
+  Raises:
+    ValueError: If it is not a number in [0, 1].
+  """
+  # Not a bool: False would be 0, where nearly anything passes.
+  is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+  if not (is_number and 0 <= value <= 1):
+    raise ValueError(
+      f"lenience is {value!r}; it must lie in [0, 1], where 1 (exact) is off"
+      " and anything below it changes the output's distribution."
+    )
+  return float(value)
+
+
 @dataclasses.dataclass(frozen=True)
 class SamplingConfig:
   """How logits become the distribution that is sampled (paper, section 2.2).
@@ -97,6 +113,12 @@ class SpeculativeConfig:
     num_decodes: Independent decodes of each input, returned in ascending
       order of their log probability (best last), as in T5X. With more than
       one, every field of the output has an extra dimension after the batch.
+    lenience: LOSSY below 1: the output's distribution is then not the
+      target's. 1, the default, is exact. The l of the paper's appendix A.5, in
+      [0, 1]: guess x is kept with probability min(1, p(x) / (l q(x))), so that
+      a token becomes at most 1 / l times as likely as the target makes it; in
+      greedy rows if p(x) >= l max p, with the p of the target's logits as they
+      are.
   """
 
   gamma: int = 5
@@ -105,6 +127,7 @@ class SpeculativeConfig:
   eos_id: int = 1
   pad_id: int = 0
   num_decodes: int = 1
+  lenience: float = 1.0
 
   def __post_init__(self):
     if self.eos_id is None:
@@ -126,6 +149,7 @@ class SpeculativeConfig:
         " least 1 token."
       )
     object.__setattr__(self, "max_new_tokens", budgets)
+    object.__setattr__(self, "lenience", check_lenience(self.lenience))
     if not isinstance(self.sampling, SamplingConfig):
       raise ValueError(f"sampling is {self.sampling!r}; give a SamplingConfig.")
 
@@ -133,3 +157,8 @@ class SpeculativeConfig:
   def width(self) -> int:
     """Columns of the output: the largest budget of any row."""
     return int(np.max(self.max_new_tokens))
+
+  @property
+  def is_exact(self) -> bool:
+    """Whether the output has the target's own distribution."""
+    return self.lenience == 1 or not self.gamma

@@ -31,11 +31,11 @@ from specdec_jax.base import (
   GenerateOutput,
   SpeculationStats,
 )
-from specdec_jax.config import SpeculativeConfig
+from specdec_jax.config import MIN_TEMPERATURE, SpeculativeConfig
 from specdec_jax.keys import fold_in_rows, row_keys, split_rows
 from specdec_jax.sampling import Sampler
 from specdec_jax.statistics import count_round, zero_stats
-from specdec_jax.verification import Verification, verify
+from specdec_jax.verification import Verification, is_near_best, verify
 
 
 @jax.tree_util.register_dataclass
@@ -241,12 +241,19 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
     state.target_cache,
   )
 
+  lenience = run.config.lenience
+  near_best = None
+  if not run.config.is_exact:
+    is_greedy = run.temperature <= MIN_TEMPERATURE
+    near_best = is_near_best(draft.tokens, logits, is_greedy, lenience)
   verification = verify(
     verify_keys,
     draft.tokens,
     draft.probs,
     sampler.probs(logits),
     draft.lengths,
+    lenience,
+    near_best,
   )
 
   committed = commit(
@@ -304,7 +311,8 @@ def speculative_generate(
   """Decodes as the target would, several tokens per target call.
 
   The output has the target's own distribution; at temperature 0 in float32 it
-  is the baseline's output token for token.
+  is the baseline's output token for token. (Not so with `config.lenience`
+  below 1, which is lossy.)
 
   Args:
     key: A typed key, from which each row's is derived by its index; or one
@@ -387,6 +395,7 @@ def prepare(
     config=dataclasses.replace(
       config,
       max_new_tokens=config.width,
+      lenience=1.0 if config.is_exact else config.lenience,
       sampling=dataclasses.replace(config.sampling, temperature=1.0),
     ),
     greedy=config.sampling.greedy,
@@ -465,7 +474,8 @@ def _check_models(target, drafter, config: SpeculativeConfig):
     raise ValueError(
       f"The drafter's vocabulary has {drafter.vocab_size} entries and the"
       f" target's {target.vocab_size}. Speculation needs one tokenizer for"
-      " both. If they share one and differ in padding alone, say so with"
+      " both. If they share one and differ in padding alone, make the drafter"
+      f" with vocab_size={target.vocab_size}, for example"
       f" sd.model_drafter(draft, vocab_size={target.vocab_size})."
     )
 

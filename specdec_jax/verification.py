@@ -4,13 +4,17 @@ Pure functions of arrays. Guess x_i, drawn from q_i, is kept with probability
 min(1, p_i(x_i) / q_i(x_i)); at the first one that is not, the round's last
 token is drawn from the residual norm(max(0, p - q)), and if all hold from the
 target's next distribution. Together this is a draw from p (appendix A.1).
+
+Lenience below 1 (appendix A.5), off by default, keeps more guesses than that,
+and the outcome is no longer a draw from p: it is LOSSY.
 """
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from specdec_jax.array_typing import Array, Float, Int, Key
+from specdec_jax.array_typing import Array, Bool, Float, Int, Key
+from specdec_jax.config import check_lenience
 from specdec_jax.keys import row_keys, uniform_rows
 from specdec_jax.sampling import sample
 
@@ -33,6 +37,8 @@ def verify(
   draft_probs: Float[Array, "B G V"],
   target_probs: Float[Array, "B G1 V"],
   draft_lengths: Int[Array, "B"] | None = None,
+  lenience: float = 1.0,
+  near_best: Bool[Array, "B G"] | None = None,
 ) -> Verification:
   """Applies the rejection rule with fresh randomness.
 
@@ -44,15 +50,20 @@ def verify(
       and at the one after.
     draft_lengths: int32[B], how many of a row's tokens are guesses; all
       without it.
+    lenience: As in `SpeculativeConfig`; lossy below 1.
+    near_best: bool[B, G], from `is_near_best`: guesses that pass whatever
+      their law is; lossy.
 
   Returns:
-    The outcome. `draft_tokens[b, :num_accepted[b]]` followed by
-    `next_token[b]` is distributed as the target's own samples.
+    The outcome. Without lenience, `draft_tokens[b, :num_accepted[b]]` followed
+    by `next_token[b]` is distributed as the target's own samples.
 
   Raises:
-    ValueError: If the shapes do not belong together.
+    ValueError: If the shapes do not belong together, or lenience is not in
+      [0, 1].
   """
-  _check(draft_tokens, draft_probs, target_probs, draft_lengths)
+  _check(draft_tokens, draft_probs, target_probs, draft_lengths, near_best)
+  lenience = check_lenience(lenience)
   batch, gamma = draft_tokens.shape
   uniform = uniform_rows(row_keys(key, batch), gamma + 1)
   return apply_rule(
@@ -62,6 +73,8 @@ def verify(
     draft_probs,
     target_probs,
     draft_lengths,
+    lenience,
+    near_best,
   )
 
 
@@ -72,6 +85,8 @@ def apply_rule(
   draft_probs: Float[Array, "B G V"],
   target_probs: Float[Array, "B G1 V"],
   draft_lengths: Int[Array, "B"] | None = None,
+  lenience: float = 1.0,
+  near_best: Bool[Array, "B G"] | None = None,
 ) -> Verification:
   """The rule as a deterministic function of its random numbers.
 
@@ -82,6 +97,8 @@ def apply_rule(
     draft_probs: As in `verify`.
     target_probs: As in `verify`.
     draft_lengths: As in `verify`.
+    lenience: As in `verify`.
+    near_best: As in `verify`.
 
   Returns:
     The outcome.
@@ -91,9 +108,13 @@ def apply_rule(
     target_probs[:, :gamma], draft_tokens[..., None], axis=-1
   )[..., 0]
   q = jnp.take_along_axis(draft_probs, draft_tokens[..., None], axis=-1)[..., 0]
+  if lenience < 1:
+    q = lenience * q
   # Strict, and without a division: u can be 0, and a token that the target
   # never emits must not pass then.
   accepted = accept_uniform * q < p
+  if near_best is not None:
+    accepted |= near_best
   # Beyond a row's last guess there is no q: the zero row makes the residual p
   # itself, so that bonus and corrected token are one expression.
   if draft_lengths is not None:
@@ -111,6 +132,32 @@ def apply_rule(
   return Verification(num_accepted.astype(jnp.int32), next_token)
 
 
+def is_near_best(
+  draft_tokens: Int[Array, "B G"],
+  target_logits: Float[Array, "B G1 V"],
+  is_greedy: Bool[Array, "B"],
+  lenience: float,
+) -> Bool[Array, "B G"]:
+  """Which guesses lenience lets a greedy row keep (appendix A.5).
+
+  A one-hot law leaves no room for lenience, so it acts before the logits are
+  standardised: with p their softmax, whatever the temperature, top-k and
+  top-p, guess x passes if p(x) >= l max p. (The paper prints <=, by which
+  l = 1 would keep everything.)
+
+  Args:
+    draft_tokens: As in `verify`.
+    target_logits: float[B, G + 1, V], what `target_probs` were made of.
+    is_greedy: bool[B]; other rows have no such guess.
+    lenience: As in `verify`.
+  """
+  logits = target_logits[:, : draft_tokens.shape[1]].astype(jnp.float32)
+  chosen = jnp.take_along_axis(logits, draft_tokens[..., None], axis=-1)[..., 0]
+  # Of both sides the softmax's denominator and the largest term are dropped.
+  is_near = jnp.exp(chosen - jnp.max(logits, axis=-1)) >= lenience
+  return is_near & is_greedy[:, None]
+
+
 def residual(
   target_probs: Float[Array, "B V"], draft_probs: Float[Array, "B V"]
 ) -> Float[Array, "B V"]:
@@ -123,7 +170,7 @@ def residual(
   return jnp.where(is_empty, target_probs, left)
 
 
-def _check(draft_tokens, draft_probs, target_probs, draft_lengths):
+def _check(draft_tokens, draft_probs, target_probs, draft_lengths, near_best):
   if draft_tokens.ndim != 2:
     raise ValueError(
       f"draft_tokens has shape {draft_tokens.shape}; it must be [B, G]."
@@ -145,4 +192,8 @@ def _check(draft_tokens, draft_probs, target_probs, draft_lengths):
   if draft_lengths is not None and draft_lengths.shape != (batch,):
     raise ValueError(
       f"draft_lengths has shape {draft_lengths.shape}; it must be [{batch}]."
+    )
+  if near_best is not None and near_best.shape != (batch, gamma):
+    raise ValueError(
+      f"near_best has shape {near_best.shape}; it must be [{batch}, {gamma}]."
     )

@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import specdec_jax as sd
+from specdec_jax import analysis
 from specdec_jax.acceptance import row_sums
 from tests import toy
 from tests.enumeration import standardise
@@ -49,7 +51,9 @@ def test_beta_is_what_both_tables_share(name, prompted):
       context = pair.target.context(seen)
       p, q = (table[source, context] for table in tables)
       assert found[row, t] == pytest.approx(np.minimum(p, q).sum(), abs=1e-5)
-      assert found[row, t] == pytest.approx(sd.shared_mass(p, q), abs=1e-5)
+      assert found[row, t] == pytest.approx(
+        analysis.shared_mass(p, q), abs=1e-5
+      )
       seen.append(int(token))
   if name == "greedy":
     assert set(np.unique(found)) == {0.0, 1.0}
@@ -82,6 +86,21 @@ def test_beta_of_a_t5_is_that_of_its_whole_decode(name):
     np.minimum(p, q).sum(-1),
     atol=2e-5,
   )
+
+
+def test_beta_of_ngrams_is_that_of_their_law():
+  pair = toy.ngram_pair(vocab_size=6, order=1, sources=1)
+  tokens = np.array([[3, 2, 5, 4], [2, 2, 1, 0]])
+  found = betas_of(pair, [[3], [4]], tokens, SAMPLINGS["filtered"])
+  before = np.pad(tokens[:, :-1], ((0, 0), (1, 0)))
+  p, q = (
+    standardise(np.log(law), SAMPLINGS["filtered"])
+    for law in (
+      jax.nn.softmax(pair.target_params[0, before]),
+      pair.draft_params.laws(jnp.asarray(before)),
+    )
+  )
+  np.testing.assert_allclose(found, np.minimum(p, q).sum(-1), atol=1e-5)
 
 
 def test_a_pair_of_equals_keeps_everything():

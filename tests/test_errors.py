@@ -14,6 +14,7 @@ from tests import toy
 
 PAIR = toy.table_pair()
 WIDER = toy.table_pair(7)
+NGRAMS = toy.ngram_pair()
 INPUTS = np.array([[1, 2], [3, 0]], np.int32)
 
 
@@ -27,13 +28,14 @@ def speculate(config=None, inputs=INPUTS, key=None, **changes):
   )
 
 
-def verify(tokens=(1, 2), q=(1, 2, 5), p=(1, 3, 5), lengths=None):
+def verify(tokens=(1, 2), q=(1, 2, 5), p=(1, 3, 5), lengths=None, **options):
   return sd.verify(
     jax.random.key(0),
     jnp.zeros(tokens, jnp.int32),
     jnp.zeros(q),
     jnp.zeros(p),
     None if lengths is None else jnp.zeros(lengths, jnp.int32),
+    **options,
   )
 
 
@@ -119,6 +121,26 @@ CONFIGURATION = {
     lambda: config(num_decodes=0),
     ["num_decodes is 0", "at least 1"],
   ),
+  "a lenience above 1": (
+    lambda: config(lenience=1.5),
+    ["lenience is 1.5", "[0, 1]", "1 (exact) is off"],
+  ),
+  "a negative lenience": (
+    lambda: config(lenience=-0.1),
+    ["lenience is -0.1", "[0, 1]"],
+  ),
+  "lenience NaN": (
+    lambda: config(lenience=float("nan")),
+    ["lenience is nan", "[0, 1]"],
+  ),
+  "lenience False": (
+    lambda: config(lenience=False),
+    ["lenience is False", "[0, 1]", "changes the output's distribution"],
+  ),
+  "lenience of each row": (
+    lambda: config(lenience=(1.0, 0.5)),
+    ["lenience is (1.0, 0.5)", "[0, 1]"],
+  ),
   "float16": (
     lambda: t5.T5Config(dtype="float16"),
     ["float16", "overflow", "'bfloat16'"],
@@ -147,6 +169,72 @@ CONFIGURATION = {
   "a drafter of no vocabulary": (
     lambda: sd.model_drafter(PAIR.draft, vocab_size=0),
     ["vocab_size is 0", "target's vocabulary size"],
+  ),
+  "an n-gram drafter of no vocabulary": (
+    lambda: sd.ngram_drafter(0),
+    ["vocab_size is 0", "target's vocabulary size"],
+  ),
+}
+
+
+def count(texts=([2, 1],), vocab_size=5, **options):
+  return sd.count_ngrams(texts, vocab_size=vocab_size, **options)
+
+
+# What is counted, or drafted from.
+TABLES = {
+  "no text": (lambda: count([]), ["no token", "at least one text"]),
+  "empty texts": (lambda: count([[], []]), ["no token", "at least one text"]),
+  "a word that is not in the vocabulary": (
+    lambda: count([[2, 1], [2, 5]]),
+    ["sequences[1]", "token id 5", "0 to 4", "target's tokenizer"],
+  ),
+  "a word below it": (
+    lambda: count([[2, -1]]),
+    ["sequences[0]", "token id -1", "0 to 4"],
+  ),
+  "words that are no integers": (
+    lambda: count([[2.0, 1.0]]),
+    ["sequences[0]", "float64", "integers"],
+  ),
+  "a text where texts belong": (
+    lambda: count([2, 1]),
+    ["sequences[0]", "shape ()", "one text"],
+  ),
+  "a padded batch": (
+    lambda: count(INPUTS),
+    ["array of shape (2, 2)", "without padding"],
+  ),
+  "trigrams": (lambda: count(order=3), ["order is 3", "2 (bigrams)"]),
+  "a discount above 1": (
+    lambda: count(discount=1.5),
+    ["discount is 1.5", "[0, 1]"],
+  ),
+  "a discount NaN": (
+    lambda: count(discount=float("nan")),
+    ["discount is nan", "[0, 1]"],
+  ),
+  "no follower": (
+    lambda: count(max_followers=0),
+    ["max_followers is 0", "at least 1"],
+  ),
+  "a table of no vocabulary": (
+    lambda: count(vocab_size=0),
+    ["vocab_size is 0", "at least 1"],
+  ),
+  "half a vocabulary": (
+    lambda: count(vocab_size=2.5),
+    ["vocab_size is 2.5", "integer"],
+  ),
+  "a start token beyond the vocabulary": (
+    lambda: count(start_id=5),
+    ["start_id is 5", "5 entries", "first decoder input"],
+  ),
+  "a table of another vocabulary": (
+    lambda: speculate(
+      drafter=sd.ngram_drafter(5), draft_params=count(vocab_size=7)
+    ),
+    ["7 words", "drafter 5", "target's vocabulary size"],
   ),
 }
 
@@ -214,6 +302,12 @@ CALLS = {
     ),
     ["7 entries", "target's 5", "vocab_size=5"],
   ),
+  "an n-gram drafter of another vocabulary": (
+    lambda: speculate(
+      drafter=sd.ngram_drafter(7), draft_params=count(vocab_size=7)
+    ),
+    ["7 entries", "target's 5", "vocab_size=5"],
+  ),
 }
 
 VERIFY = {
@@ -236,6 +330,14 @@ VERIFY = {
   "another batch of lengths": (
     lambda: verify(lengths=(2,)),
     ["draft_lengths has shape (2,)", "[1]"],
+  ),
+  "a lenience beyond 1": (
+    lambda: verify(lenience=2.0),
+    ["lenience is 2.0", "[0, 1]"],
+  ),
+  "another shape of what is near the best": (
+    lambda: verify(near_best=jnp.ones((1, 3), bool)),
+    ["near_best has shape (1, 3)", "[1, 2]"],
   ),
 }
 
@@ -268,6 +370,20 @@ KINDS = {
     lambda: sd.model_drafter(toy.T5_DRAFT.config),
     ["model is T5Config", "DecoderModel"],
   ),
+  "an n-gram drafter of a table": (
+    lambda: sd.ngram_drafter(NGRAMS.draft_params),
+    ["vocab_size is NgramTable", "target's vocabulary size"],
+  ),
+  "a table that is none to save": (
+    lambda: sd.save_ngrams("table.npz", PAIR.draft_params),
+    ["table is ArrayImpl", "NgramTable"],
+  ),
+}
+NO_TABLES = {
+  "a model's parameters for a table": (
+    lambda: speculate(drafter=sd.ngram_drafter(5)),
+    ["parameters are no NgramTable", "sd.count_ngrams", "draft_params"],
+  ),
 }
 
 
@@ -285,16 +401,16 @@ def _check(kind, wrong, parts):
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("name", CONFIGURATION | CALLS | VERIFY)
+@pytest.mark.parametrize("name", CONFIGURATION | TABLES | CALLS | VERIFY)
 def test_wrong_values(name):
-  wrong, parts = (CONFIGURATION | CALLS | VERIFY)[name]
+  wrong, parts = (CONFIGURATION | TABLES | CALLS | VERIFY)[name]
   _check(ValueError, wrong, parts)
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", KINDS | NO_TABLES)
 def test_wrong_kinds(name):
-  wrong, parts = KINDS[name]
+  wrong, parts = (KINDS | NO_TABLES)[name]
   _check(TypeError, wrong, parts)
 
 

@@ -108,6 +108,17 @@ def test_ties_go_to_the_lowest_id():
 
 
 @pytest.mark.parametrize("prompted", [False, True])
+@pytest.mark.parametrize("order", [1, 2])
+def test_ngrams_change_no_token(order, prompted):
+  pair = toy.ngram_pair(order=1, ngram_order=order, prompted=prompted)
+  inputs = toy.inputs(4, 5, vocab_size=5)
+  baseline = pair.baseline(inputs, **ALWAYS)
+  output = pair.speculative(inputs, gamma=3, **ALWAYS)
+  _assert_same(output, baseline)
+  assert 0 < sd.acceptance_rate(output.stats) < 1
+
+
+@pytest.mark.parametrize("prompted", [False, True])
 def test_tables_full_of_ties(prompted):
   pair = toy.table_pair(seed=5, prompted=prompted)
   pair = dataclasses.replace(

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from specdec_jax import SamplingConfig
+from specdec_jax import SamplingConfig, count_ngrams
+from specdec_jax.drafters import NgramModel
 from specdec_jax.sampling import sample
 from specdec_jax.speculative import commit
 from specdec_jax.verification import (
@@ -25,7 +26,7 @@ from tests.enumeration import (
   outcomes,
   target_law,
 )
-from tests.toy import Pair, TableModel, random_table
+from tests.toy import Pair, TableModel, random_table, texts_of
 
 TOLERANCE = 2e-7  # The cases reach 6e-8.
 VISIBLE = 1e-3  # What a wrong rule must differ by.
@@ -61,6 +62,28 @@ def far_apart(seed):
 def with_ties(seed):
   """Integers, so that the largest logit is often reached twice."""
   return np.round(table(seed, words=4, sharpness=1.0))
+
+
+WRITER = table(1, 4)
+NGRAMS = {
+  order: count_ngrams(
+    texts_of(TableModel(VOCAB), WRITER, 30, 6), vocab_size=VOCAB, order=order
+  )
+  for order in (1, 2)
+}
+
+
+def ngram_case(order, **options):
+  """A table, and the n-grams of what it writes, by the real lookup."""
+  words = jnp.arange(VOCAB)[:, None]
+  logits, _ = NgramModel(VOCAB).extend(
+    NGRAMS[order], words, jnp.zeros(VOCAB, jnp.int32), ()
+  )
+  # The nearest word comes first in a context; there always is one.
+  nearest = np.arange((VOCAB + 1) ** 2) // (VOCAB + 1)
+  draft = np.asarray(logits)[None, np.minimum(nearest, VOCAB - 1), 0]
+  options = {"gamma": 2, "budget": 3, **options}
+  return Case(target=WRITER, draft=draft, **options)
 
 
 SAME = table(3, words=3)
@@ -139,6 +162,19 @@ CASES = {
     gamma=3,
     budget=5,
     lengths=lambda length: (3, 0, 2, 1)[length % 4],
+  ),
+  "unigrams": ngram_case(1),
+  "bigrams": ngram_case(2, gamma=3),
+  "bigrams, no eos": ngram_case(2, eos_id=-1),
+  "bigrams, budget of one": ngram_case(2, budget=1),
+  "bigrams, budget within a block": ngram_case(2, gamma=3, budget=2),
+  "bigrams, greedy": ngram_case(2, gamma=3, sampling=SamplingConfig(0.0)),
+  "bigrams, temperature 0.5": ngram_case(2, sampling=SamplingConfig(0.5)),
+  "bigrams, temperature 2": ngram_case(2, sampling=SamplingConfig(2.0)),
+  "bigrams, top-k": ngram_case(2, sampling=SamplingConfig(1.0, top_k=2)),
+  "bigrams, top-p": ngram_case(2, sampling=SamplingConfig(1.0, top_p=0.8)),
+  "unigrams, temperature, top-k and top-p": ngram_case(
+    1, sampling=SamplingConfig(0.5, top_k=3, top_p=0.8)
   ),
 }
 
@@ -321,20 +357,27 @@ def test_verify_draws_what_was_enumerated(judge, is_right):
 
 
 @pytest.mark.parametrize(
-  ("gamma", "sampling", "draws"),
+  ("gamma", "sampling", "draws", "drafts"),
   [
-    (0, SamplingConfig(1.0), 2**15),
-    (3, SamplingConfig(1.0), DRAWS),
-    (3, SamplingConfig(0.7, top_p=0.8), DRAWS),
+    (0, SamplingConfig(1.0), 2**15, "model"),
+    (3, SamplingConfig(1.0), DRAWS, "model"),
+    (3, SamplingConfig(0.7, top_p=0.8), DRAWS, "model"),
+    (2, SamplingConfig(0.7, top_p=0.8), DRAWS, "bigrams"),
   ],
-  ids=["baseline", "temperature 1", "temperature 0.7, top-p 0.8"],
+  ids=["baseline", "temperature 1", "temperature 0.7, top-p 0.8", "bigrams"],
 )
-def test_the_compiled_sampler_draws_the_targets_law(gamma, sampling, draws):
+def test_the_compiled_sampler_draws_the_targets_law(
+  gamma, sampling, draws, drafts
+):
   case = Case(
     target=table(1, 4), draft=table(2, 4), sampling=sampling, budget=3
   )
   model = TableModel(VOCAB)
   pair = Pair(model, jnp.asarray(case.target), model, jnp.asarray(case.draft))
+  if drafts == "bigrams":
+    pair = dataclasses.replace(
+      pair, draft=NgramModel(VOCAB), draft_params=NGRAMS[2]
+    )
   output = pair.speculative(
     np.ones((draws, 1), np.int32),
     gamma=gamma,

@@ -61,6 +61,13 @@ def test_the_table_replaces_what_stood_between_the_marks(tmp_path, readme):
   assert "on A processor, 2 cores, float32, Python 3.11.7, jax 0.10.2," in text
 
 
+def test_a_lossy_row_says_so():
+  exact = readme_table.table([REPORT | {"lenience": 1.0}])
+  assert exact == readme_table.table([REPORT])
+  lossy = readme_table.table([REPORT | {"lenience": 0.3}])
+  assert "| demo (lossy: lenience 0.3) | ende |" in lossy
+
+
 def test_rows_follow_reports_and_shared_lines_stand_once():
   hot = REPORT | {"temperature": 1.0, "equal_to_baseline": None}
   text = readme_table.table([REPORT, hot])

@@ -12,6 +12,7 @@ import pytest
 
 import specdec_jax as sd
 from specdec_jax import speculative
+from specdec_jax.drafters import NgramModel
 from tests import toy
 
 _COMPILATION = "/jax/core/compile/backend_compile_duration"
@@ -35,9 +36,8 @@ def compilations():
   found += [each for each in _compilations[before:] if each == _COMPILATION]
 
 
-@dataclasses.dataclass(frozen=True)
-class CountingModel(toy.TableModel):
-  """A table that counts how often Python runs its functions."""
+class Counting:
+  """Counts how often Python runs a model's functions."""
 
   calls: ClassVar[list] = []
 
@@ -50,8 +50,22 @@ class CountingModel(toy.TableModel):
     return super().extend(*args)
 
 
-def _pair():
+@dataclasses.dataclass(frozen=True)
+class CountingModel(Counting, toy.TableModel):
+  """A table that counts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CountingNgrams(Counting, NgramModel):
+  """n-grams that count."""
+
+
+def _pair(kind):
   """Models that are new objects, and equal to those of the last call."""
+  if kind == "bigrams":
+    return dataclasses.replace(
+      toy.ngram_pair(), target=CountingModel(5), draft=CountingNgrams(5)
+    )
   return dataclasses.replace(
     toy.table_pair(), target=CountingModel(5), draft=CountingModel(5, 2)
   )
@@ -61,10 +75,16 @@ OPTIONS = {"gamma": 3, "max_new_tokens": (8, 8, 5), "temperature": 1.0}
 INPUTS = np.array([[1, 2, 0], [2, 0, 0], [3, 1, 4]], np.int32)
 
 
+@pytest.fixture(params=["model", "bigrams"])
+def kind(request):
+  """What drafts."""
+  return request.param
+
+
 @pytest.fixture
-def warm():
+def warm(kind):
   """A pair whose program is compiled."""
-  pair = _pair()
+  pair = _pair(kind)
   jax.block_until_ready(pair.speculative(INPUTS, **OPTIONS))
   return pair
 
@@ -76,15 +96,18 @@ CHANGES = {
   "temperature of each row": ({}, {"temperature": (0.0, 2.0, 0.3)}),
   "budgets below the largest": ({}, {"max_new_tokens": (1, 8, 3)}),
   "one budget for all": ({}, {"max_new_tokens": 8}),
-  "configuration by keyword": ({}, {"eos_id": 1, "top_p": 1.0, "top_k": 0}),
+  "configuration by keyword": (
+    {},
+    {"eos_id": 1, "top_p": 1.0, "top_k": 0, "lenience": 1},
+  ),
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_new_values_compile_and_trace_nothing(warm, name):
+def test_new_values_compile_and_trace_nothing(kind, warm, name):
   del warm
   arguments, options = CHANGES[name]
-  pair = _pair()  # And a drafter that is made anew.
+  pair = _pair(kind)  # And a drafter that is made anew.
   arguments = {"inputs": INPUTS, **arguments}
   arguments["inputs"] = jnp.asarray(arguments["inputs"])
   arguments["key"] = jax.random.key(arguments.get("key", 0))
@@ -100,7 +123,9 @@ def test_new_values_compile_and_trace_nothing(warm, name):
 def test_new_parameters_compile_nothing(warm):
   key = jax.random.key(0)
   warm = dataclasses.replace(
-    warm, target_params=warm.draft_params, draft_params=warm.target_params
+    warm,
+    target_params=warm.target_params[::-1],
+    draft_params=jax.tree.map(lambda x: x[::-1], warm.draft_params),
   )
   inputs = jnp.asarray(INPUTS)
   with compilations() as found:
@@ -110,7 +135,7 @@ def test_new_parameters_compile_nothing(warm):
 
 @pytest.mark.parametrize(
   "change",
-  [{"gamma": 2}, {"max_new_tokens": 9}],
+  [{"gamma": 2}, {"max_new_tokens": 9}, {"lenience": 0.5}],
   ids=lambda change: next(iter(change)),
 )
 def test_what_shapes_the_program_does_compile(warm, change):

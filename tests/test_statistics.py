@@ -197,8 +197,9 @@ def test_scripted_rounds(name):
   assert counts == expected
 
 
-def test_identities_hold_in_real_runs():
-  pair = toy.table_pair()
+@pytest.mark.parametrize("make_pair", [toy.table_pair, toy.ngram_pair])
+def test_identities_hold_in_real_runs(make_pair):
+  pair = make_pair()
   budgets = tuple(np.arange(64) % 9 + 1)
   output = pair.speculative(
     np.arange(64)[:, None], gamma=3, max_new_tokens=budgets

@@ -17,6 +17,7 @@ import numpy as np
 import specdec_jax as sd
 from specdec_jax import t5
 from specdec_jax.base import Prefill
+from specdec_jax.drafters import NgramModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +156,31 @@ def table_pair(
   )
   return Pair(
     model, jnp.asarray(target), model, jnp.asarray(target + apart * noise)
+  )
+
+
+def texts_of(model: TableModel, table, count, length, *, seed=0, eos_id=1):
+  """What a table writes: lists of words that end with EOS or are cut off."""
+  random = np.random.default_rng(seed)
+  laws = np.exp(np.float64(table))
+  laws /= laws.sum(axis=-1, keepdims=True)
+  texts = []
+  for i in range(count):
+    tokens = [0]
+    while len(tokens) <= length and (len(tokens) == 1 or tokens[-1] != eos_id):
+      law = laws[i % len(laws), model.context(tokens)]
+      tokens.append(int(random.choice(len(law), p=law)))
+    texts.append(tokens[1:])
+  return texts
+
+
+def ngram_pair(vocab_size=5, *, ngram_order=2, seed=0, **options) -> Pair:
+  """A table, and the n-grams of what it writes as its draft."""
+  pair = table_pair(vocab_size, seed=seed, **options)
+  texts = texts_of(pair.target, pair.target_params, 60, 9)
+  table = sd.count_ngrams(texts, vocab_size=vocab_size, order=ngram_order)
+  return dataclasses.replace(
+    pair, draft=NgramModel(vocab_size), draft_params=table
   )
 
 

@@ -4,7 +4,8 @@ After a fully accepted block the draft's cache lacks the last guess, which was
 drawn but never fed. The gap is closed by feeding the last *two* committed
 tokens in each round's first call: where nothing was missing, the first of
 them overwrites its own entry. The alternative is a (gamma + 1)-th call whose
-logits nobody reads.
+logits nobody reads. A draft without a cache, such as an n-gram table, has no
+gap and is fed the last token alone.
 """
 
 import dataclasses
@@ -54,9 +55,10 @@ class ModelDrafter:
     """Guesses in a scan of `gamma` calls; see `Drafter.draft`."""
     # In the first round there is one committed token: the second one fed is
     # filler then, whose entry the next call overwrites.
-    start = jnp.maximum(context.lengths - 2, 0)
+    fed = 2 if jax.tree.leaves(cache) else 1
+    start = jnp.maximum(context.lengths - fed, 0)
     tokens = jnp.take_along_axis(
-      context.tokens, start[:, None] + jnp.arange(2), axis=1
+      context.tokens, start[:, None] + jnp.arange(fed), axis=1
     )
     logits, cache = self.score(params, tokens, context.position + start, cache)
     last = (context.lengths - 1 - start)[:, None, None]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import specdec_jax as sd
+from specdec_jax import analysis
 from specdec_jax.analysis import round_cost
 
 rates = st.floats(0, 1)
@@ -31,7 +31,9 @@ def geometric_sum(alpha, gamma):
 @example(5e-324, 3)
 def test_equation_1_is_the_sum(alpha, gamma):
   exact = float(geometric_sum(alpha, gamma))
-  assert sd.expected_tokens(alpha, gamma) == pytest.approx(exact, rel=1e-14)
+  assert analysis.expected_tokens(alpha, gamma) == pytest.approx(
+    exact, rel=1e-14
+  )
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.8, 1.0])
@@ -42,37 +44,45 @@ def test_equation_1_is_the_mean_over_all_outcomes(alpha, gamma):
   for kept in itertools.product([True, False], repeat=gamma):
     chance = math.prod(alpha if each else 1 - alpha for each in kept)
     mean += chance * (1 + len(list(itertools.takewhile(bool, kept))))
-  assert sd.expected_tokens(alpha, gamma) == pytest.approx(mean)
+  assert analysis.expected_tokens(alpha, gamma) == pytest.approx(mean)
 
 
 def test_limits():
-  assert sd.expected_tokens(0, [0, 1, 7, np.inf]).tolist() == [1] * 4
-  assert sd.expected_tokens(1, [0, 1, 7, np.inf]).tolist() == [1, 2, 8, np.inf]
-  assert sd.expected_tokens([0.0, 0.3, 1.0], 0).tolist() == [1] * 3
-  assert sd.expected_tokens(0.5, np.inf) == 2
+  assert analysis.expected_tokens(0, [0, 1, 7, np.inf]).tolist() == [1] * 4
+  assert analysis.expected_tokens(1, [0, 1, 7, np.inf]).tolist() == [
+    1,
+    2,
+    8,
+    np.inf,
+  ]
+  assert analysis.expected_tokens([0.0, 0.3, 1.0], 0).tolist() == [1] * 3
+  assert analysis.expected_tokens(0.5, np.inf) == 2
   # Of no guess no more is left than plain decoding, whatever a guess costs.
-  assert sd.wall_time_improvement([0, 0.7, 1], 0, 9.0).tolist() == [1] * 3
-  assert sd.operations_increase([0, 0.7, 1], 0, 9.0).tolist() == [1] * 3
+  assert analysis.wall_time_improvement([0, 0.7, 1], 0, 9.0).tolist() == [1] * 3
+  assert analysis.operations_increase([0, 0.7, 1], 0, 9.0).tolist() == [1] * 3
   # Guesses that never hold cost all that they cost.
-  assert sd.wall_time_improvement(0, 4, 0.25) == 1 / 2
-  assert sd.operations_increase(0, 4, 0.25) == 6
+  assert analysis.wall_time_improvement(0, 4, 0.25) == 1 / 2
+  assert analysis.operations_increase(0, 4, 0.25) == 6
   # And of guesses that always hold none is in vain.
-  assert sd.wall_time_improvement(1, 4, 0.25) == 5 / 2
-  assert sd.operations_increase(1, 4, 0.25) == 6 / 5
+  assert analysis.wall_time_improvement(1, 4, 0.25) == 5 / 2
+  assert analysis.operations_increase(1, 4, 0.25) == 6 / 5
 
 
 def test_numbers_give_numbers_and_arrays_arrays():
-  assert isinstance(sd.expected_tokens(0.5, 3), float)
-  assert isinstance(sd.wall_time_improvement(0.5, 3, 0.1), float)
-  assert isinstance(sd.operations_increase(0.5, 3, 0.1), float)
-  assert isinstance(sd.guaranteed_improvement(0.5, 0.1), float)
-  assert isinstance(sd.oracle_improvement(0.5, 0.1), float)
-  assert isinstance(sd.optimal_gamma(0.5, 0.1), int)
+  assert isinstance(analysis.expected_tokens(0.5, 3), float)
+  assert isinstance(analysis.wall_time_improvement(0.5, 3, 0.1), float)
+  assert isinstance(analysis.operations_increase(0.5, 3, 0.1), float)
+  assert isinstance(analysis.guaranteed_improvement(0.5, 0.1), float)
+  assert isinstance(analysis.oracle_improvement(0.5, 0.1), float)
+  assert isinstance(analysis.optimal_gamma(0.5, 0.1), int)
   alpha, gamma = np.full((3, 1, 1), 0.5), np.arange(4)[:, None]
-  speed = sd.wall_time_improvement(alpha, gamma, [0.1, 0.2], [1.0, 1.5])
+  speed = analysis.wall_time_improvement(alpha, gamma, [0.1, 0.2], [1.0, 1.5])
   assert speed.shape == (3, 4, 2)
-  assert speed[1, 3, 1] == sd.wall_time_improvement(0.5, 3, 0.2, 1.5)
-  assert sd.optimal_gamma(np.full((3, 1), 0.5), [0.1, 0.2]).shape == (3, 2)
+  assert speed[1, 3, 1] == analysis.wall_time_improvement(0.5, 3, 0.2, 1.5)
+  assert analysis.optimal_gamma(np.full((3, 1), 0.5), [0.1, 0.2]).shape == (
+    3,
+    2,
+  )
 
 
 def test_a_round_by_hand():
@@ -82,9 +92,9 @@ def test_a_round_by_hand():
   assert round_cost(3, 0.5) == 2.5
   assert round_cost([0, 1, 2], 0.5, [4, 5, 6], 0.75).tolist() == [4, 5.75, 7.25]
   # Theorem 3.8 with its verification at 3 target steps: 1.75 tokens for 3.5.
-  assert sd.wall_time_improvement(0.5, 2, 0.25, 3) == 0.5
+  assert analysis.wall_time_improvement(0.5, 2, 0.25, 3) == 0.5
   # Theorem 3.11: 2 drafts of 0.25 and 3 tokens of the target for 1.75 tokens.
-  assert sd.operations_increase(0.5, 2, 0.25) == 2
+  assert analysis.operations_increase(0.5, 2, 0.25) == 2
 
 
 @exampled
@@ -92,11 +102,11 @@ def test_a_round_by_hand():
 def test_a_better_draft_helps(one, other, gamma, ratio):
   low, high = sorted([one, other])
   for function in (
-    lambda alpha: sd.expected_tokens(alpha, gamma),
-    lambda alpha: sd.wall_time_improvement(alpha, gamma, ratio),
-    lambda alpha: 1 / sd.operations_increase(alpha, gamma, ratio),
-    lambda alpha: sd.guaranteed_improvement(alpha, ratio),
-    lambda alpha: sd.oracle_improvement(alpha, min(ratio + 1e-3, 1.0)),
+    lambda alpha: analysis.expected_tokens(alpha, gamma),
+    lambda alpha: analysis.wall_time_improvement(alpha, gamma, ratio),
+    lambda alpha: 1 / analysis.operations_increase(alpha, gamma, ratio),
+    lambda alpha: analysis.guaranteed_improvement(alpha, ratio),
+    lambda alpha: analysis.oracle_improvement(alpha, min(ratio + 1e-3, 1.0)),
   ):
     assert function(low) <= function(high) * (1 + 1e-13)
 
@@ -105,15 +115,15 @@ def test_a_better_draft_helps(one, other, gamma, ratio):
 @given(rates, guesses, ratios)
 def test_bounds(alpha, gamma, ratio):
   close = 1 + 1e-13
-  tokens = sd.expected_tokens(alpha, gamma)
+  tokens = analysis.expected_tokens(alpha, gamma)
   assert 1 <= tokens <= (gamma + 1) * close
-  assert tokens <= sd.expected_tokens(alpha, np.inf) * close
-  assert sd.operations_increase(alpha, gamma, ratio) * close >= 1
-  speed = sd.wall_time_improvement(alpha, gamma, ratio)
+  assert tokens <= analysis.expected_tokens(alpha, np.inf) * close
+  assert analysis.operations_increase(alpha, gamma, ratio) * close >= 1
+  speed = analysis.wall_time_improvement(alpha, gamma, ratio)
   assert speed <= tokens
-  assert speed <= sd.oracle_improvement(alpha, ratio) * close
-  assert sd.guaranteed_improvement(alpha, ratio) <= (
-    sd.oracle_improvement(alpha, ratio) * close
+  assert speed <= analysis.oracle_improvement(alpha, ratio) * close
+  assert analysis.guaranteed_improvement(alpha, ratio) <= (
+    analysis.oracle_improvement(alpha, ratio) * close
   )
 
 
@@ -123,8 +133,8 @@ COSTS = np.array([[0.005], [0.01], [0.04], [0.1], [0.25], [0.65], [1], [1.5]])
 
 
 def test_the_best_gamma_is_the_best_of_all():
-  speed = sd.wall_time_improvement(ALPHAS, np.arange(1000), COSTS)
-  best = sd.optimal_gamma(ALPHAS, COSTS)[..., 0]
+  speed = analysis.wall_time_improvement(ALPHAS, np.arange(1000), COSTS)
+  best = analysis.optimal_gamma(ALPHAS, COSTS)[..., 0]
   # Where alpha is c, gamma 0 and 1 are as good but for rounding.
   is_tie = (ALPHAS == COSTS)[..., 0]
   assert np.any(is_tie)
@@ -136,38 +146,40 @@ def test_the_best_gamma_is_the_best_of_all():
 
 def test_the_best_gamma_may_be_far():
   alpha, c = 1 - 1e-12, 1e-4
-  best = sd.optimal_gamma(alpha, c)
+  best = analysis.optimal_gamma(alpha, c)
   assert best > 1e7
   near = best + np.array([-(10**6), 0, 10**6])
-  low, top, high = sd.wall_time_improvement(alpha, near, c)
+  low, top, high = analysis.wall_time_improvement(alpha, near, c)
   assert low < top > high
 
 
 def test_the_best_gamma_of_two_is_the_smaller():
   # (1 + 0.5) / (1 + 0.5) = 1: a guess that costs what it brings.
-  assert sd.optimal_gamma(0.5, 0.5) == 0
-  assert sd.optimal_gamma(1.0, 1.0) == 0
-  assert sd.optimal_gamma([0.0, 0.0], [0.0, 1.0]).tolist() == [0, 0]
-  assert sd.optimal_gamma(0.9, 1e300) == 0
+  assert analysis.optimal_gamma(0.5, 0.5) == 0
+  assert analysis.optimal_gamma(1.0, 1.0) == 0
+  assert analysis.optimal_gamma([0.0, 0.0], [0.0, 1.0]).tolist() == [0, 0]
+  assert analysis.optimal_gamma(0.9, 1e300) == 0
 
 
 def test_the_best_gamma_may_be_bounded():
-  assert sd.optimal_gamma(0.9, 0.01) == 24
-  assert sd.optimal_gamma(0.9, 0.01, max_gamma=10) == 10
-  assert sd.optimal_gamma(0.9, 0.01, max_gamma=30) == 24
-  assert sd.optimal_gamma(0.9, 0.01, max_gamma=0) == 0
+  assert analysis.optimal_gamma(0.9, 0.01) == 24
+  assert analysis.optimal_gamma(0.9, 0.01, max_gamma=10) == 10
+  assert analysis.optimal_gamma(0.9, 0.01, max_gamma=30) == 24
+  assert analysis.optimal_gamma(0.9, 0.01, max_gamma=0) == 0
   # Without a bound there is none, however small the last gains are.
-  assert sd.optimal_gamma([0.5, 1.0], [0.0, 0.9], 4096).tolist() == [4096] * 2
+  assert (
+    analysis.optimal_gamma([0.5, 1.0], [0.0, 0.9], 4096).tolist() == [4096] * 2
+  )
   for alpha, c in [(0.5, 0.0), (1.0, 0.9), (1.0, 1 - 2**-53)]:
     with pytest.raises(ValueError, match=f"alpha {alpha} and .*; give max_g"):
-      sd.optimal_gamma([0.5, alpha], [0.5, c])
+      analysis.optimal_gamma([0.5, alpha], [0.5, c])
 
 
 def test_corollary_3_9():
   """A gamma helps if and only if alpha > c, by a search among 1000."""
-  speed = sd.wall_time_improvement(ALPHAS, np.arange(1000), COSTS)
+  speed = analysis.wall_time_improvement(ALPHAS, np.arange(1000), COSTS)
   most, one = speed.max(axis=-1), speed[..., 1]
-  least = sd.guaranteed_improvement(ALPHAS, COSTS)[..., 0]
+  least = analysis.guaranteed_improvement(ALPHAS, COSTS)[..., 0]
   alpha, c = np.broadcast_arrays(ALPHAS[..., 0], COSTS[..., 0])
   helps = alpha > c
   assert 0.3 < helps.mean() < 0.9
@@ -184,22 +196,22 @@ def test_the_oracle_drafts_what_will_hold():
   n = np.arange(400)
   chance = alpha**n * (1 - alpha)
   speed = np.sum(chance * (n + 1)) / np.sum(chance * (n * c + 1))
-  assert sd.oracle_improvement(alpha, c) == pytest.approx(speed)
+  assert analysis.oracle_improvement(alpha, c) == pytest.approx(speed)
   # Where a draft call costs a target call and more, it drafts nothing.
-  assert sd.oracle_improvement([0.0, 0.6, 1.0], 1.7).tolist() == [1] * 3
-  assert sd.oracle_improvement(1, 0) == np.inf
-  assert sd.oracle_improvement(1, 0.25) == 4
+  assert analysis.oracle_improvement([0.0, 0.6, 1.0], 1.7).tolist() == [1] * 3
+  assert analysis.oracle_improvement(1, 0) == np.inf
+  assert analysis.oracle_improvement(1, 0.25) == 4
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, math.nan, math.inf])
 def test_an_alpha_out_of_range_is_refused(bad):
   for function, arguments in (
-    (sd.expected_tokens, (2,)),
-    (sd.wall_time_improvement, (2, 0.1)),
-    (sd.operations_increase, (2, 0.1)),
-    (sd.optimal_gamma, (0.1,)),
-    (sd.guaranteed_improvement, (0.1,)),
-    (sd.oracle_improvement, (0.1,)),
+    (analysis.expected_tokens, (2,)),
+    (analysis.wall_time_improvement, (2, 0.1)),
+    (analysis.operations_increase, (2, 0.1)),
+    (analysis.optimal_gamma, (0.1,)),
+    (analysis.guaranteed_improvement, (0.1,)),
+    (analysis.oracle_improvement, (0.1,)),
   ):
     for alpha in (bad, [0.5, bad]):
       with pytest.raises(ValueError, match=rf"alpha is {bad}.*lie in \[0, 1\]"):
@@ -210,21 +222,24 @@ def test_an_alpha_out_of_range_is_refused(bad):
 def test_a_gamma_that_is_no_count_is_refused(bad, unchecked):
   message = f"gamma is {float(bad)}; it must be a whole number, 0 or more"
   with pytest.raises(ValueError, match=f"{message}, or infinity"):
-    sd.expected_tokens(0.5, bad)
-  for function in (sd.wall_time_improvement, sd.operations_increase):
+    analysis.expected_tokens(0.5, bad)
+  for function in (
+    analysis.wall_time_improvement,
+    analysis.operations_increase,
+  ):
     for gamma in (bad, math.inf):
       with pytest.raises(ValueError, match=f"gamma is {float(gamma)}; .*more."):
         function(0.5, gamma, 0.1)
   with pytest.raises(ValueError, match=f"max_{message}"):
-    sd.optimal_gamma(0.5, 0.1, max_gamma=bad)
+    analysis.optimal_gamma(0.5, 0.1, max_gamma=bad)
 
 
 @pytest.mark.parametrize("bad", [-0.1, math.nan, math.inf])
 def test_a_cost_out_of_range_is_refused(bad):
   for name, call in {
-    "cost_ratio": lambda: sd.wall_time_improvement(0.5, 2, bad),
-    "operations_ratio": lambda: sd.operations_increase(0.5, 2, bad),
-    "verify_ratio": lambda: sd.wall_time_improvement(0.5, 2, 0.1, bad),
+    "cost_ratio": lambda: analysis.wall_time_improvement(0.5, 2, bad),
+    "operations_ratio": lambda: analysis.operations_increase(0.5, 2, bad),
+    "verify_ratio": lambda: analysis.wall_time_improvement(0.5, 2, 0.1, bad),
     "draft_step": lambda: round_cost(2, bad),
     "target_verify": lambda: round_cost(2, 0.1, bad),
     "draft_first": lambda: round_cost(2, 0.1, 1.0, bad),
@@ -232,9 +247,9 @@ def test_a_cost_out_of_range_is_refused(bad):
     with pytest.raises(ValueError, match=f"^{name} is {bad}; it must be"):
       call()
   for function in (
-    sd.optimal_gamma,
-    sd.guaranteed_improvement,
-    sd.oracle_improvement,
+    analysis.optimal_gamma,
+    analysis.guaranteed_improvement,
+    analysis.oracle_improvement,
   ):
     with pytest.raises(ValueError, match=f"^cost_ratio is {bad}; it must be 0"):
       function(0.5, [0.1, bad])
@@ -242,4 +257,4 @@ def test_a_cost_out_of_range_is_refused(bad):
 
 def test_a_verification_that_costs_nothing_is_refused():
   with pytest.raises(ValueError, match="verify_ratio is 0.0; it must be pos"):
-    sd.wall_time_improvement(0.5, 2, 0.1, 0.0)
+    analysis.wall_time_improvement(0.5, 2, 0.1, 0.0)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import specdec_jax as sd
+from specdec_jax import analysis
 from tests import toy
 from tests.enumeration import standardise
 
@@ -22,7 +23,7 @@ exampled = settings(deadline=None, max_examples=25, derandomize=True)
 @given(laws, laws)
 def test_definition_3_2_and_lemma_3_3(p, q):
   middle = (p + q) / 2
-  found = sd.lk_divergence(p, q)
+  found = analysis.lk_divergence(p, q)
   assert found == pytest.approx(np.abs(p - middle).sum(), abs=1e-15)
   assert found == pytest.approx(np.abs(q - middle).sum(), abs=1e-15)
   assert found == pytest.approx(1 - np.minimum(p, q).sum(), abs=1e-15)
@@ -31,8 +32,8 @@ def test_definition_3_2_and_lemma_3_3(p, q):
 @exampled
 @given(laws, laws)
 def test_corollary_3_4(p, q):
-  found = sd.lk_divergence(p, q)
-  assert found == sd.lk_divergence(q, p)
+  found = analysis.lk_divergence(p, q)
+  assert found == analysis.lk_divergence(q, p)
   assert 0 <= found <= 1 + 1e-15
   assert (found == 0) == np.array_equal(p, q)
   is_disjoint = not np.any((p > 0) & (q > 0))
@@ -48,13 +49,13 @@ def test_theorem_3_5(p, q):
     for own, drawn in zip(p, q, strict=True)
     if drawn
   )
-  assert sd.shared_mass(p, q) == pytest.approx(beta, abs=1e-15)
-  assert sd.shared_mass(p, q) == pytest.approx(
-    1 - sd.lk_divergence(p, q), abs=1e-15
+  assert analysis.shared_mass(p, q) == pytest.approx(beta, abs=1e-15)
+  assert analysis.shared_mass(p, q) == pytest.approx(
+    1 - analysis.lk_divergence(p, q), abs=1e-15
   )
   # Appendix A.2: rejection sampling that tries once is kept 1 / max(p / q).
   if np.all(q > 0):
-    assert sd.shared_mass(p, q) >= 1 / np.max(p / q) - 1e-15
+    assert analysis.shared_mass(p, q) >= 1 / np.max(p / q) - 1e-15
 
 
 @exampled
@@ -67,20 +68,23 @@ def test_lenience_keeps_more(p, q, one, other):
     for own, drawn in zip(p, q, strict=True)
     if drawn and own
   )
-  assert sd.shared_mass(p, q, loose) == pytest.approx(beta, abs=1e-12)
-  assert sd.shared_mass(p, q, strict) <= sd.shared_mass(p, q, loose) + 1e-15
-  assert sd.shared_mass(p, q, 0) == pytest.approx(q[p > 0].sum())
-  assert sd.shared_mass(p, q, 1) == sd.shared_mass(p, q)
+  assert analysis.shared_mass(p, q, loose) == pytest.approx(beta, abs=1e-12)
+  assert (
+    analysis.shared_mass(p, q, strict)
+    <= analysis.shared_mass(p, q, loose) + 1e-15
+  )
+  assert analysis.shared_mass(p, q, 0) == pytest.approx(q[p > 0].sum())
+  assert analysis.shared_mass(p, q, 1) == analysis.shared_mass(p, q)
 
 
 def test_lenience_is_min_of_p_over_l_and_q():
   p, q = [0.1, 0.3, 0.6, 0.0], [0.4, 0.4, 0.1, 0.1]
   # 0.2 + 0.4 + 0.1 + 0, and at 1: 0.1 + 0.3 + 0.1.
-  found = sd.shared_mass([p, p], q, [0.5, 1.0])
+  found = analysis.shared_mass([p, p], q, [0.5, 1.0])
   assert found == pytest.approx([0.7, 0.5])
-  assert isinstance(sd.shared_mass(p, q), float)
-  assert isinstance(sd.lk_divergence(p, q), float)
-  assert sd.lk_divergence([[p], [q]], [p, q]).shape == (2, 2)
+  assert isinstance(analysis.shared_mass(p, q), float)
+  assert isinstance(analysis.lk_divergence(p, q), float)
+  assert analysis.lk_divergence([[p], [q]], [p, q]).shape == (2, 2)
 
 
 def all_drafts(p, q, gamma):
@@ -164,14 +168,14 @@ def chains(seed, zeros=0.0):
 def test_lengths_are_those_of_all_outcomes(seed, zeros, gamma):
   p, q = chains(seed, zeros)
   drafts = all_drafts(p, q, gamma)
-  block = sd.block_verification_length(*drafts)
-  token = sd.token_verification_length(*drafts)
+  block = analysis.block_verification_length(*drafts)
+  token = analysis.token_verification_length(*drafts)
   assert block == pytest.approx(block_length(p, q, gamma))
   assert token == pytest.approx(token_length(p, q, gamma))
   if gamma < 2:
     assert block == pytest.approx(token)
   if gamma == 1:
-    assert token == pytest.approx(1 + sd.shared_mass(p[0], q[0]))
+    assert token == pytest.approx(1 + analysis.shared_mass(p[0], q[0]))
   # No rule sees more than the laws of whole drafts.
   ratios, weights = drafts
   whole = np.minimum(1, np.cumprod(ratios, axis=1)).sum(axis=1)
@@ -183,34 +187,40 @@ def test_block_verification_keeps_more_than_token_verification():
   """The example of 10/9, 11/9 and, for whole drafts, 12/9 guesses."""
   p, q = (np.tile(law, (3, 1)) for law in (THIRDS, OTHER_THIRDS))
   drafts = all_drafts(p, q, 2)
-  assert sd.token_verification_length(*drafts) == pytest.approx(1 + 10 / 9)
-  assert sd.block_verification_length(*drafts) == pytest.approx(1 + 11 / 9)
+  assert analysis.token_verification_length(*drafts) == pytest.approx(
+    1 + 10 / 9
+  )
+  assert analysis.block_verification_length(*drafts) == pytest.approx(
+    1 + 11 / 9
+  )
 
 
 def test_token_verification_of_independent_places_is_equation_1():
   p, q = (np.tile(law, (3, 1)) for law in (THIRDS, OTHER_THIRDS))
-  alpha = sd.shared_mass(THIRDS, OTHER_THIRDS)
+  alpha = analysis.shared_mass(THIRDS, OTHER_THIRDS)
   for gamma in range(4):
-    assert sd.token_verification_length(
+    assert analysis.token_verification_length(
       *all_drafts(p, q, gamma)
-    ) == pytest.approx(sd.expected_tokens(alpha, gamma))
+    ) == pytest.approx(analysis.expected_tokens(alpha, gamma))
 
 
 def test_a_sample_counts_all_drafts_alike():
   ratios = np.array([[0.5, 4.0], [2.0, 0.25]])
   # 0.5 + 0.5 and 1 + 0.25; in blocks 0.5 + 1 and 1 + 0.25.
-  assert sd.token_verification_length(ratios) == 1 + 2.25 / 2
-  assert sd.block_verification_length(ratios) == 1 + 2.75 / 2
-  assert sd.block_verification_length(ratios, [3, 1]) == 1 + (4.5 + 1.25) / 4
+  assert analysis.token_verification_length(ratios) == 1 + 2.25 / 2
+  assert analysis.block_verification_length(ratios) == 1 + 2.75 / 2
+  assert (
+    analysis.block_verification_length(ratios, [3, 1]) == 1 + (4.5 + 1.25) / 4
+  )
   # At temperature 0 a guess holds or does not, and both rules are the same.
   greedy = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
-  assert sd.token_verification_length(greedy) == 2
-  assert sd.block_verification_length(greedy) == 2
+  assert analysis.token_verification_length(greedy) == 2
+  assert analysis.block_verification_length(greedy) == 2
 
 
 @pytest.mark.parametrize("name", ["shared_mass", "lk_divergence"])
 def test_what_is_no_law_is_refused(name):
-  function = getattr(sd, name)
+  function = getattr(analysis, name)
   with pytest.raises(ValueError, match=r"target_probs is -0.5; it must lie in"):
     function([-0.5, 1.5], THIRDS)
   with pytest.raises(ValueError, match=r"draft_probs sums to 0.9; each law"):
@@ -225,8 +235,11 @@ def test_what_is_out_of_range_is_refused(unchecked):
     with pytest.raises(
       ValueError, match=f"lenience is {lenience}; it must lie"
     ):
-      sd.shared_mass(THIRDS, THIRDS, lenience)
-  for function in (sd.token_verification_length, sd.block_verification_length):
+      analysis.shared_mass(THIRDS, THIRDS, lenience)
+  for function in (
+    analysis.token_verification_length,
+    analysis.block_verification_length,
+  ):
     with pytest.raises(
       ValueError, match="ratios is -1.0; it must be 0 or more"
     ):

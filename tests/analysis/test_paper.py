@@ -7,7 +7,7 @@ and c do not give it, the test says so and holds what they give.
 import numpy as np
 import pytest
 
-import specdec_jax as sd
+from specdec_jax import analysis
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ import specdec_jax as sd
 def test_table_1(alpha, gamma, operations, speed):
   """Both ratios are 0 there, and so they are in Figure 4, through which the
   points with gamma 3, 5 and 10 go."""
-  assert f"{sd.operations_increase(alpha, gamma, 0):.2f}" == operations
-  assert f"{sd.wall_time_improvement(alpha, gamma, 0):.2f}" == speed
+  assert f"{analysis.operations_increase(alpha, gamma, 0):.2f}" == operations
+  assert f"{analysis.wall_time_improvement(alpha, gamma, 0):.2f}" == speed
 
 
 # gamma, alpha and c of Tables 2 and 4, the printed EXP; what Theorem 3.8 gives,
@@ -57,21 +57,21 @@ OFF_BY_ROUNDING = {
 )
 def test_table_4(row):
   gamma, alpha, c, printed, ours, best, best_speed = TABLE_4[row]
-  speed = sd.wall_time_improvement(alpha, gamma, c)
+  speed = analysis.wall_time_improvement(alpha, gamma, c)
   assert f"{speed:.2f}" == ours
   assert f"{speed:.1f}" == OFF_BY_ROUNDING.get(row, printed)
-  assert sd.optimal_gamma(alpha, c) == best
-  assert f"{sd.wall_time_improvement(alpha, best, c):.2f}" == best_speed
+  assert analysis.optimal_gamma(alpha, c) == best
+  assert f"{analysis.wall_time_improvement(alpha, best, c):.2f}" == best_speed
   # Some alpha and c that round to the printed ones give what is printed.
-  low = sd.wall_time_improvement(alpha - 0.005, gamma, c + 0.005)
-  high = sd.wall_time_improvement(alpha + 0.005, gamma, c - 0.005)
+  low = analysis.wall_time_improvement(alpha - 0.005, gamma, c + 0.005)
+  high = analysis.wall_time_improvement(alpha + 0.005, gamma, c - 0.005)
   assert low < float(printed) + 0.05
   assert high > float(printed) - 0.05
 
 
 def test_speeds_that_no_gamma_explains():
   """Table 2 has speeds above 1 / (1 - alpha), the limit of a free draft."""
-  limits = sd.expected_tokens([0.65, 0.53], np.inf)
+  limits = analysis.expected_tokens([0.65, 0.53], np.inf)
   assert [f"{limit:.2f}" for limit in limits] == ["2.86", "2.13"]
   assert np.all(limits < [3.1, 2.3])
 
@@ -80,10 +80,10 @@ def test_figure_2():
   """Its curves, gamma 1 to infinity, end at alpha 0.9 on an axis up to 10."""
   alpha = np.linspace(0.5, 0.9, 9)
   for gamma in (1, 3, 5, 7):
-    tokens = sd.expected_tokens(alpha, gamma)
+    tokens = analysis.expected_tokens(alpha, gamma)
     assert tokens == pytest.approx(sum(alpha**i for i in range(gamma + 1)))
-    assert np.all(tokens < sd.expected_tokens(alpha, np.inf))
-  limit = sd.expected_tokens(alpha, np.inf)
+    assert np.all(tokens < analysis.expected_tokens(alpha, np.inf))
+  limit = analysis.expected_tokens(alpha, np.inf)
   assert limit[0] == pytest.approx(2)
   assert limit[-1] == pytest.approx(10)
 
@@ -96,7 +96,7 @@ def test_figure_3():
     0.05: [3, 4, 6, 8, 13],
     0.1: [2, 3, 4, 6, 10],
   }
-  found = sd.optimal_gamma(alpha, np.array(list(steps))[:, None])
+  found = analysis.optimal_gamma(alpha, np.array(list(steps))[:, None])
   assert found.tolist() == list(steps.values())
 
 
@@ -104,8 +104,8 @@ def test_figure_4():
   """Solid and dotted lines, speed and operations, whose product is gamma + 1
   where c and c^ are 0."""
   alpha, gamma = np.linspace(0.5, 0.9, 9), np.array([[1], [3], [5], [7], [10]])
-  speed = sd.wall_time_improvement(alpha, gamma, 0)
-  operations = sd.operations_increase(alpha, gamma, 0)
+  speed = analysis.wall_time_improvement(alpha, gamma, 0)
+  operations = analysis.operations_increase(alpha, gamma, 0)
   np.testing.assert_allclose(speed * operations, gamma + np.zeros(9) + 1)
   assert speed.min() > 1
   assert speed.max() < 10  # The axis ends there.
@@ -115,7 +115,7 @@ def test_figure_4():
 
 def test_a_bigram_table_as_a_draft():
   """Section 3.6: alpha about 0.2, gamma 3, a draft that costs nothing."""
-  assert sd.wall_time_improvement(0.2, 3, 0) == pytest.approx(1.248)
+  assert analysis.wall_time_improvement(0.2, 3, 0) == pytest.approx(1.248)
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,15 @@ def test_a_bigram_table_as_a_draft():
   ],
 )
 def test_an_oracle_gains_up_to_60_percent(alpha, c, gain):
-  fixed = sd.wall_time_improvement(alpha, sd.optimal_gamma(alpha, c), c)
-  assert f"{sd.oracle_improvement(alpha, c) / fixed:.2f}" == gain
+  fixed = analysis.wall_time_improvement(
+    alpha, analysis.optimal_gamma(alpha, c), c
+  )
+  assert f"{analysis.oracle_improvement(alpha, c) / fixed:.2f}" == gain
 
 
 def test_lenience_at_temperature_0():
   """Appendix A.5: gamma 8, c 0.015, lenience 1, 0.5, 0.3 and 0.1."""
-  speeds = sd.wall_time_improvement([0.75, 0.75, 0.8, 0.87], 8, 0.015)
+  speeds = analysis.wall_time_improvement([0.75, 0.75, 0.8, 0.87], 8, 0.015)
   printed = ["3.3", "3.3", "3.9", "4.9"]
   assert [f"{speed:.1f}" for speed in speeds] == printed
 
@@ -153,9 +155,11 @@ def test_lenience_at_temperature_1(alpha, gamma, printed, ours):
   """Table 5's alpha and c = 0.015 do not give the printed speeds, whatever
   gamma is and however these were rounded; but for 5, printed as "5x", of
   which 4.79 is a rounding."""
-  assert sd.optimal_gamma(alpha, 0.015) == gamma
-  assert f"{sd.wall_time_improvement(alpha, gamma, 0.015):.2f}" == ours
-  most = sd.wall_time_improvement(alpha + 0.005, np.arange(64), 0.0145).max()
+  assert analysis.optimal_gamma(alpha, 0.015) == gamma
+  assert f"{analysis.wall_time_improvement(alpha, gamma, 0.015):.2f}" == ours
+  most = analysis.wall_time_improvement(
+    alpha + 0.005, np.arange(64), 0.0145
+  ).max()
   if printed == 5.0:
     assert f"{float(ours):.0f}" == "5"
   else:

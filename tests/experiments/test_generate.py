@@ -210,6 +210,25 @@ def test_samples_do_not_depend_on_batching(settings, tmp_path):
   assert [each["ids"] for each in read(other)] != ids
 
 
+def test_a_lossy_run_is_called_lossy(settings, capsys):
+  generate.run(**settings)
+  assert "LOSSY" not in capsys.readouterr().out
+  lenient = {
+    **settings,
+    "config": dataclasses.replace(settings["config"], lenience=0.2),
+    "resume": False,
+  }
+  report = generate.run(**lenient)
+  assert "LOSSY: lenience 0.2." in capsys.readouterr().out
+  assert report["lenience"] == 0.2
+  assert report["equal_to_baseline"] is None
+  # Where nothing is guessed there is nothing to be lenient about.
+  config = dataclasses.replace(lenient["config"], gamma=0)
+  report = generate.run(**{**lenient, "config": config})
+  assert report["lenience"] == 1
+  assert report["equal_to_baseline"] is True
+
+
 def test_wrong_inputs_are_refused_before_any_decoding(
   settings, tmp_path, monkeypatch
 ):
