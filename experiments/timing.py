@@ -305,7 +305,7 @@ def _prefill(model, params, inputs, length):
   return model.prefill(params, inputs, length)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 3, 4))
+@functools.partial(jax.jit, static_argnums=(0, 3))
 def _extend_often(model, params, start, num_tokens, width, num_calls):
   """Calls `extend` as decoding does: each call needs the one before it.
 
@@ -323,7 +323,7 @@ def _extend_often(model, params, start, num_tokens, width, num_calls):
   return jax.lax.fori_loop(0, num_calls, body, (tokens, start.cache))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 3, 6, 7, 8))
+@functools.partial(jax.jit, static_argnums=(0, 3, 6))
 def _verify_and_draft_often(
   target,
   target_params,
