@@ -13,6 +13,7 @@ from typing import Any
 import specdec_jax as sd
 from experiments import compilation_cache, gin_cli, workload
 from experiments.batching import example_keys, make_batches
+from experiments.checks import check_integers
 from experiments.decode import decode_batch
 from experiments.pair import PairConfig
 from experiments.progress import progress_bar
@@ -72,18 +73,14 @@ def run(
     The report.
   """
   _check_config(config, timing_repeats)
-  _check_integers(
-    positive={
-      "max_input_length": max_input_length,
-      "batch_size": batch_size,
-      "input_length_multiple": input_length_multiple,
-      "timing_examples": timing_examples,
-    },
-    not_negative={
-      "timing_repeats": timing_repeats,
-      "show_examples": show_examples,
-    },
+  check_integers(
+    1,
+    max_input_length=max_input_length,
+    batch_size=batch_size,
+    input_length_multiple=input_length_multiple,
+    timing_examples=timing_examples,
   )
+  check_integers(0, timing_repeats=timing_repeats, show_examples=show_examples)
   work = workload.load(pair, task, max_input_length=max_input_length)
   examples = work.examples
   compare_with_baseline &= (
@@ -176,15 +173,6 @@ def run(
   show_report(console, report)
   console.print(f"Outputs: {records.path}\nReport: {report_path}")
   return report
-
-
-def _check_integers(*, positive: dict[str, int], not_negative: dict[str, int]):
-  for name, value in {**positive, **not_negative}.items():
-    lowest = 1 if name in positive else 0
-    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-      raise ValueError(
-        f"{name} is {value!r}; it must be an integer, at least {lowest}."
-      )
 
 
 def _check_config(config: sd.SpeculativeConfig, timing_repeats: int):

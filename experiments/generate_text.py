@@ -13,7 +13,7 @@ import dataclasses
 import logging
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -28,12 +28,14 @@ from experiments import (
   training_text,
 )
 from experiments.batching import Batch, budgets, example_keys, make_batches
+from experiments.checks import check_integers
 from experiments.pair import weights_checksum
 from experiments.paths import resolve
 from experiments.progress import progress_bar
 from experiments.records import Records, checksum
 from experiments.seqio_task import SeqioTask
 from specdec_jax import lm
+from specdec_jax.array_typing import Params
 from specdec_jax.t5.vocabulary import (
   EOS_ID,
   SentencePieceVocabulary,
@@ -109,22 +111,14 @@ def run(
   writer, params = checkpoint.load(model)
   check_model_size(vocabulary, writer.vocab_size, model)
   pairs = data.load(split, max_tokens=max_input_length)
-  if isinstance(writer, lm.LMModel):
-    sources = _prompts([target for _, target in pairs], prompt_tokens)
-  else:
-    if prompt_tokens is not None:
-      raise ValueError(
-        f"prompt_tokens is {prompt_tokens}, but {model} is no language model,"
-        " and reads sources; set it to None."
-      )
-    training_data.check_kind(pairs, decoder_only=False, split=split)
-    sources = [source for source, _ in pairs]
+  sources = sources_of(
+    pairs, writer, prompt_tokens=prompt_tokens, split=split, path=model
+  )
   chosen = np.random.default_rng(seed).permutation(len(sources))[:limit]
-  # Outputs of like length end together, so sources of like length should too.
   # Sample k of source i has index k * len(sources) + i: its random numbers.
   indices = [
-    sample * len(sources) + int(i)
-    for i in sorted(chosen, key=lambda i: (len(sources[i]), i))
+    sample * len(sources) + i
+    for i in by_length(sources, chosen)
     for sample in range(samples)
   ]
   records = Records(
@@ -143,12 +137,65 @@ def run(
     },
     resume=resume,
   )
+  write(
+    records,
+    sources,
+    indices,
+    model=writer,
+    params=params,
+    config=sd.SpeculativeConfig(
+      gamma=0, max_new_tokens=max_new_tokens, sampling=sampling
+    ),
+    samples=samples,
+    batch_size=batch_size,
+    input_length_multiple=input_length_multiple,
+    seed=seed,
+  )
+  return _save(records, sources, output_dir)
+
+
+def by_length(sources: Sequence[list[int]], chosen: Iterable[int]) -> list[int]:
+  """Returns indices of sources, the short ones first.
+
+  Outputs of like length end together, so sources of like length should too.
+  """
+  return sorted(map(int, chosen), key=lambda i: (len(sources[i]), i))
+
+
+def write(
+  records: Records,
+  sources: list[list[int]],
+  indices: Sequence[int],
+  *,
+  model: sd.DecoderModel,
+  params: Params,
+  config: sd.SpeculativeConfig,
+  batch_size: int,
+  input_length_multiple: int,
+  seed: int,
+  samples: int = 1,
+) -> None:
+  """Writes those outputs that are missing, and shows how far it has come.
+
+  Args:
+    records: Where they go: a line per output, with "source", "sample", "ids".
+    sources: What the model reads.
+    indices: Which outputs there shall be, in order: sample k of source i has
+      index k * len(sources) + i.
+    model: Who writes.
+    params: Its parameters.
+    config: How; nothing is drafted.
+    batch_size: As in `run`.
+    input_length_multiple: As in `run`.
+    seed: As in `run`.
+    samples: As in `run`.
+
+  Raises:
+    ValueError: If the model's logits are not finite.
+  """
   if len(records.done) < len(indices):
     # A batch that was interrupted is written again, as in `generate`.
     records.keep(len(records.done) // batch_size * batch_size)
-  config = sd.SpeculativeConfig(
-    gamma=0, max_new_tokens=max_new_tokens, sampling=sampling
-  )
   with progress_bar(
     "writing", total=len(indices), done=len(records.done)
   ) as advance:
@@ -158,10 +205,43 @@ def run(
       batch_size=batch_size,
       length_multiple=input_length_multiple,
     ):
-      records.append(_write(batch, len(sources), writer, params, config, seed))
+      records.append(_write(batch, len(sources), model, params, config, seed))
       log.info("%d of %d outputs", len(records.done), len(indices))
       advance(batch.size)
-  return _save(records, sources, output_dir)
+
+
+def sources_of(
+  pairs: Sequence[training_text.TokenPair],
+  model: sd.DecoderModel,
+  *,
+  prompt_tokens: int | None,
+  split: str,
+  path: str,
+) -> list[list[int]]:
+  """Returns what a model reads of examples.
+
+  Args:
+    pairs: The examples.
+    model: The model.
+    prompt_tokens: As in `run`.
+    split: What to call the examples in an error.
+    path: What to call the model.
+
+  Returns:
+    A T5's sources; a language model's prompts, of those texts that go on.
+
+  Raises:
+    ValueError: If the model reads no such examples.
+  """
+  if isinstance(model, lm.LMModel):
+    return _prompts([target for _, target in pairs], prompt_tokens)
+  if prompt_tokens is not None:
+    raise ValueError(
+      f"prompt_tokens is {prompt_tokens}, but {path} is no language model,"
+      " and reads sources; set it to None."
+    )
+  training_data.check_kind(pairs, decoder_only=False, split=split)
+  return [source for source, _ in pairs]
 
 
 def _prompts(
@@ -188,14 +268,9 @@ def _prompts(
 def _check(
   sampling: sd.SamplingConfig, samples: int, prompt_tokens: int | None
 ) -> None:
-  for name, value in (
-    ("samples", samples),
-    ("prompt_tokens", 1 if prompt_tokens is None else prompt_tokens),
-  ):
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-      raise ValueError(
-        f"{name} is {value!r}; it must be an integer, at least 1."
-      )
+  check_integers(1, samples=samples)
+  if prompt_tokens is not None:
+    check_integers(1, prompt_tokens=prompt_tokens)
   if isinstance(sampling.temperature, tuple):
     raise ValueError(
       f"temperature is {sampling.temperature}; give one number, which holds"
@@ -212,7 +287,7 @@ def _write(
   batch: Batch,
   num_sources: int,
   model: sd.DecoderModel,
-  params: Any,
+  params: Params,
   config: sd.SpeculativeConfig,
   seed: int,
 ) -> list[dict[str, Any]]:

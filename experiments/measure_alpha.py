@@ -22,6 +22,7 @@ from rich.table import Table
 import specdec_jax as sd
 from experiments import compilation_cache, environment, gin_cli, workload
 from experiments.batching import Batch, budgets, example_keys, make_batches
+from experiments.checks import check_integers
 from experiments.pair import Pair, PairConfig
 from experiments.progress import progress_bar
 from experiments.ratio import ratio_interval
@@ -80,12 +81,8 @@ def run(
   Returns:
     What is in alpha.json.
   """
-  configs = _configs(temperatures, top_k, top_p, gamma, max_new_tokens)
-  for name, value in (("min_tokens", min_tokens), ("batch_size", batch_size)):
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-      raise ValueError(
-        f"{name} is {value!r}; it must be an integer, at least 1."
-      )
+  configs = make_configs(temperatures, top_k, top_p, gamma, max_new_tokens)
+  check_integers(1, min_tokens=min_tokens, batch_size=batch_size)
   if pair.draft is None:
     raise ValueError(
       "PairConfig.draft is None; alpha is of a pair, so name a draft."
@@ -96,27 +93,83 @@ def run(
     max_input_length=max_input_length,
     prompt_tokens=prompt_tokens,
   )
+  result = measure(
+    work.pair,
+    work.encoded,
+    configs,
+    task=task.name,
+    output_dir=output_dir,
+    manifest=work.manifest,
+    min_tokens=min_tokens,
+    batch_size=batch_size,
+    input_length_multiple=input_length_multiple,
+    seed=seed,
+    resume=resume,
+  )
+  _show(make_console(), result)
+  return result
+
+
+def measure(
+  pair: Pair,
+  encoded: list[list[int]],
+  configs: dict[float, sd.SpeculativeConfig],
+  *,
+  task: str,
+  output_dir: str,
+  manifest: dict[str, Any],
+  min_tokens: int,
+  batch_size: int,
+  input_length_multiple: int,
+  seed: int,
+  resume: bool,
+) -> dict[str, Any]:
+  """Measures a pair in memory; what is not explained here is as in `run`.
+
+  Args:
+    pair: The models, of which one is a draft.
+    encoded: Token ids of each text, for the models to read.
+    configs: From `make_configs`.
+    task: What to call the texts.
+    output_dir: Where the results go.
+    manifest: What names the pair and the texts.
+    min_tokens: Least tokens of the target's own.
+    batch_size: Texts side by side.
+    input_length_multiple: Of padding.
+    seed: Of the draws.
+    resume: Whether to go on from what is there.
+
+  Returns:
+    What is in alpha.json.
+
+  Raises:
+    ValueError: If `output_dir` holds another measurement, or a model's logits
+      are not finite.
+  """
+  common = next(iter(configs.values()))
+  settings = {
+    "max_new_tokens": common.max_new_tokens,
+    "top_k": common.sampling.top_k,
+    "top_p": common.sampling.top_p,
+    "gamma": common.gamma,
+    "seed": seed,
+  }
   records = Records(
     output_dir,
     TEXTS,
-    work.manifest
+    manifest
+    | settings
     | {
-      "max_new_tokens": max_new_tokens,
-      "top_k": top_k,
-      "top_p": top_p,
-      "gamma": gamma,
       "batch_size": batch_size,
       "input_length_multiple": input_length_multiple,
-      "seed": seed,
     },
     resume=resume,
   )
   results = []
-  for config in configs:
-    temperature = config.sampling.temperature
+  for temperature, config in configs.items():
     # A batch that was interrupted is at the end, and is decoded again.
     done = _of(records, temperature)
-    records.keep(len(records.done) - len(done) % len(work.encoded) % batch_size)
+    records.keep(len(records.done) - len(done) % len(encoded) % batch_size)
     done = _of(records, temperature)
     with progress_bar(
       f"temperature {temperature}",
@@ -124,57 +177,61 @@ def run(
       done=sum(each["tokens"] for each in done),
     ) as advance:
       for batch in _batches(
-        work.encoded, len(done), batch_size, input_length_multiple, config
+        encoded, len(done), batch_size, input_length_multiple, config
       ):
         if sum(each["tokens"] for each in done) >= min_tokens:
           break
-        new = _measure(work.pair, batch, len(work.encoded), config, seed)
+        new = _measure(pair, batch, len(encoded), config, seed)
         records.append(new)
         done += new
         advance(sum(each["tokens"] for each in new))
     results.append(_summary(done, temperature, min_tokens))
   result = {
-    "pair": pair.name,
-    "task": task.name,
-    "gamma": gamma,
-    "top_k": top_k,
-    "top_p": top_p,
-    "max_new_tokens": max_new_tokens,
-    "seed": seed,
+    "pair": pair.config.name,
+    "task": task,
+    **settings,
     "min_tokens": min_tokens,
     "temperatures": results,
-    "environment": environment.describe(pair.dtype),
+    "environment": environment.describe(pair.config.dtype),
     "command": environment.command(),
   }
   write_json(pathlib.Path(output_dir) / RESULT, result)
-  _show(make_console(), result)
   return result
 
 
-def _of(records: Records, temperature: float) -> list[dict[str, Any]]:
-  return [each for each in records.done if each["temperature"] == temperature]
+def make_configs(
+  temperatures: Sequence[float],
+  top_k: int,
+  top_p: float,
+  gamma: int,
+  max_new_tokens: int,
+) -> dict[float, sd.SpeculativeConfig]:
+  """Returns how to decode at each temperature; arguments as in `run`.
 
-
-def _configs(
-  temperatures, top_k, top_p, gamma, max_new_tokens
-) -> list[sd.SpeculativeConfig]:
+  Raises:
+    ValueError: If one of them cannot be.
+  """
   if gamma < 1:
     raise ValueError(
       f"gamma is {gamma}; drafting needs at least 1 token a round."
     )
-  configs = [
-    sd.SpeculativeConfig(
+  configs = {
+    float(each): sd.SpeculativeConfig(
       gamma=gamma,
       max_new_tokens=max_new_tokens,
       sampling=sd.SamplingConfig(float(each), top_k, top_p),
     )
     for each in temperatures
-  ]
-  if not configs or len({*temperatures}) < len(configs):
+  }
+  if not configs or len(configs) < len(temperatures):
     raise ValueError(
       f"temperatures is {tuple(temperatures)}; give one or more, each once."
     )
   return configs
+
+
+def _of(records: Records, temperature: float) -> list[dict[str, Any]]:
+  return [each for each in records.done if each["temperature"] == temperature]
 
 
 def _batches(
@@ -211,6 +268,7 @@ def _measure(
   seed: int,
 ) -> list[dict[str, Any]]:
   """Returns a record per text."""
+  assert pair.draft is not None, "callers check it"
   config = dataclasses.replace(
     config, max_new_tokens=budgets(batch, config.width)
   )

@@ -12,7 +12,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from experiments import environment
+from experiments import markdown
+from experiments.markdown import NOT_MEASURED, number
 from experiments.paths import REPOSITORY
 
 BEGIN = "<!-- results:begin -->"
@@ -67,19 +68,14 @@ def table(reports: Sequence[dict[str, Any]]) -> str:
   Raises:
     ValueError: If a report lacks a field.
   """
-  lines = [_line(_COLUMNS), _line(["---"] * len(_COLUMNS))]
   try:
-    lines += [_line(_row(each)) for each in reports]
-    commands = [each["command"] for each in reports]
-    places = [environment.line(each["environment"]) for each in reports]
+    rows = markdown.table(_COLUMNS, map(_row, reports))
+    return f"{rows}\n\n{markdown.made_by(reports)}"
   except KeyError as error:
     raise ValueError(
       f"the report has no field {error}; make it anew with this version of"
       " experiments.generate."
     ) from error
-  lines += ["", "Made by", "", "```", *dict.fromkeys(commands), "```", ""]
-  lines += [f"on {each}." for each in dict.fromkeys(places)]
-  return "\n".join(lines)
 
 
 def insert(text: str, new: str) -> str:
@@ -107,29 +103,21 @@ def _row(report: dict[str, Any]) -> list[str]:
     str(report["batch_size"]),
     f"{report['temperature']:g}",
     str(report["gamma"]),
-    _number(report["acceptance_rate"], 2),
-    _number(report["block_efficiency"], 2),
+    number(report["acceptance_rate"], 2),
+    number(report["block_efficiency"], 2),
     _spread(report["baseline_ms_per_token"]),
     _spread(report["speculative_ms_per_token"]),
-    _number(report["speedup"], 2, "x"),
-    _number(report["predicted_speedup"], 2, "x"),
-    {True: "yes", False: "no", None: "–"}[report["equal_to_baseline"]],
+    number(report["speedup"], 2, "x"),
+    number(report["predicted_speedup"], 2, "x"),
+    {True: "yes", False: "no", None: NOT_MEASURED}[report["equal_to_baseline"]],
   ]
-
-
-def _number(value: float | None, digits: int, unit: str = "") -> str:
-  return "–" if value is None else f"{value:.{digits}f}{unit}"
 
 
 def _spread(milliseconds: dict[str, float] | None) -> str:
   if milliseconds is None:
-    return "–"
+    return NOT_MEASURED
   low, middle, high = (milliseconds[k] for k in ("min", "median", "max"))
   return f"{middle:.2f} ({low:.2f}–{high:.2f})"
-
-
-def _line(cells: Sequence[str]) -> str:
-  return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from experiments.decode import COUNTERS
 from experiments.pair import Pair
 from experiments.task import Task
 from experiments.timing import Costs, Timing
+from specdec_jax.array_typing import Params
 
 
 def make_report(
@@ -41,8 +42,8 @@ def make_report(
   return {
     "pair": pair.config.name,
     "task": task.name,
-    "target_parameters": _count_parameters(pair.target_params),
-    "draft_parameters": _count_parameters(pair.draft_params),
+    "target_parameters": count_parameters(pair.target_params),
+    "draft_parameters": count_parameters(pair.draft_params),
     "batch_size": batch_size,
     "gamma": config.gamma,
     "temperature": sampling.temperature,
@@ -126,5 +127,6 @@ def _spread(values: list[float]) -> dict[str, float]:
   }
 
 
-def _count_parameters(params) -> int:
+def count_parameters(params: Params) -> int:
+  """Returns how many numbers a model's parameters are; 0 for no model."""
   return sum(each.size for each in jax.tree.leaves(params))

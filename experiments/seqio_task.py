@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from experiments.paths import resolve
-from experiments.training_text import TokenPair
+from experiments.training_text import EncodedRow, TokenPair
 
 log = logging.getLogger(__name__)
 
@@ -81,21 +81,12 @@ class SeqioTask:
       ValueError: If there is no such task or split, a row is bad, or nothing
         is left.
     """
-    import seqio
-
-    self.register()
-    provider = seqio.get_mixture_or_task(self.name)
-    if split not in provider.splits:
-      raise ValueError(
-        f"{self.name} has no split {split!r}; there are"
-        f" {', '.join(provider.splits)}."
-      )
     kept, left_out = [], 0
-    for pair in map(_pair, _examples(provider, split)):
+    for row in self._rows(split):
       if len(kept) == limit:
         break
-      if max(map(len, pair)) <= max_tokens:
-        kept.append(pair)
+      if row.longest <= max_tokens:
+        kept.append(row[:2])
       else:
         left_out += 1
     log.info(
@@ -112,6 +103,27 @@ class SeqioTask:
         " a side; allow more."
       )
     return kept
+
+  def load_rows(self, split: str) -> list[EncodedRow]:
+    """Reads each example once, whatever its length, in the order of `load`.
+
+    Raises:
+      FileNotFoundError: If a file of the corpora is missing.
+      ValueError: If there is no such task or split, or a row is bad.
+    """
+    return list(self._rows(split))
+
+  def _rows(self, split: str) -> Iterator[EncodedRow]:
+    import seqio
+
+    self.register()
+    provider = seqio.get_mixture_or_task(self.name)
+    if split not in provider.splits:
+      raise ValueError(
+        f"{self.name} has no split {split!r}; there are"
+        f" {', '.join(provider.splits)}."
+      )
+    return map(_row, _examples(provider, split))
 
 
 def _examples(provider, split: str) -> Iterator[dict]:
@@ -136,6 +148,11 @@ def _examples(provider, split: str) -> Iterator[dict]:
       yield example
 
 
-def _pair(example) -> TokenPair:
-  source = example["inputs"].tolist() if "inputs" in example else []
-  return source, example["targets"].tolist()
+def _row(example) -> EncodedRow:
+  reference = example.get("targets_pretokenized")
+  return EncodedRow(
+    source=example["inputs"].tolist() if "inputs" in example else [],
+    target=example["targets"].tolist(),
+    reference=None if reference is None else reference.decode(),
+    origin=example.get("origin", b"").decode(),
+  )

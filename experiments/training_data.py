@@ -11,8 +11,11 @@ import numpy as np
 
 from experiments import training_text
 from experiments.paths import resolve
-from experiments.training_text import TokenPair
+from experiments.training_text import EncodedRow, TokenPair
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
+from specdec_jax.tasks import parallel_text
+
+_SPLITS = ("train", "validation", "test")
 
 
 class Examples(Protocol):
@@ -31,10 +34,14 @@ class Examples(Protocol):
     """Returns pairs of source and target ids, each with its EOS.
 
     Args:
-      split: "train" or "validation".
+      split: "train", "validation" or "test".
       max_tokens: Examples with a longer side are left out.
       limit: The most to return; None for all.
     """
+    ...
+
+  def load_rows(self, split: str) -> list[EncodedRow]:
+    """Returns all examples of a split, whatever their length."""
     ...
 
 
@@ -43,10 +50,11 @@ class TextFiles:
   """Files of examples: TSVs of text, or ids that a target generated.
 
   Attributes:
+    vocabulary: A SentencePiece model, that of the model to be trained.
     train: The files to train on; see `training_text.load`.
     validation: Those to evaluate on. A limited number of examples is taken
       from them in turns.
-    vocabulary: A SentencePiece model, that of the model to be trained.
+    test: Those that nothing was chosen by, for the last evaluation.
     folder: The folder of `train`, for names without one; None for the working
       folder.
     origins: Which rows of a TSV to use; empty for all.
@@ -54,19 +62,18 @@ class TextFiles:
       an encoder.
   """
 
-  train: Sequence[str]
-  validation: Sequence[str]
   vocabulary: str
+  train: Sequence[str] = ()
+  validation: Sequence[str] = ()
+  test: Sequence[str] = ()
   folder: str | None = None
   origins: Sequence[str] = ()
   only_source: bool = False
 
   def __post_init__(self):
-    for field in ("train", "validation"):
+    for field in _SPLITS:
       value = getattr(self, field)
       value = (value,) if isinstance(value, str) else tuple(value)
-      if not value:
-        raise ValueError(f"TextFiles.{field} names no file; give one.")
       object.__setattr__(self, field, value)
 
   def load(
@@ -76,12 +83,10 @@ class TextFiles:
 
     Raises:
       FileNotFoundError: If there is no such file.
-      ValueError: If a row is bad, the vocabulary is not that of the text, or
-        nothing is left.
+      ValueError: If there is no such split, a row is bad, the vocabulary is
+        not that of the text, or nothing is left.
     """
-    paths = self.validation
-    if split == "train":
-      paths = [os.path.join(self.folder or "", path) for path in self.train]
+    paths = self._paths(split)
     vocabulary = SentencePieceVocabulary(resolve(self.vocabulary))
     files = [
       training_text.load(
@@ -98,6 +103,61 @@ class TextFiles:
       return list(itertools.chain.from_iterable(files))
     turns = itertools.chain.from_iterable(itertools.zip_longest(*files))
     return [pair for pair in turns if pair is not None][:limit]
+
+  def load_rows(self, split: str) -> list[EncodedRow]:
+    """Reads the files of a split; see `Examples.load_rows`.
+
+    Raises:
+      FileNotFoundError: If there is no such file.
+      ValueError: If there is no such split, a row is bad, the vocabulary is
+        not that of the text, or no row is of one of the origins.
+    """
+    paths = self._paths(split)
+    vocabulary = SentencePieceVocabulary(resolve(self.vocabulary))
+    rows = [
+      row
+      for path in paths
+      for row in training_text.read(
+        path,
+        vocabulary=vocabulary,
+        origins=self.origins,
+        only_source=self.only_source,
+      )
+    ]
+    self._check_origins(rows, paths)
+    return rows
+
+  def _paths(self, split: str) -> list[str]:
+    if split not in _SPLITS:
+      raise ValueError(
+        f"TextFiles has no split {split!r}; there are {', '.join(_SPLITS)}."
+      )
+    paths = getattr(self, split)
+    if not paths:
+      raise ValueError(f"TextFiles.{split} names no file; give one.")
+    if split == "train":
+      return [os.path.join(self.folder or "", path) for path in paths]
+    return list(paths)
+
+  def _check_origins(
+    self, rows: Sequence[EncodedRow], paths: Sequence[str]
+  ) -> None:
+    texts = [
+      path for path in paths if not path.endswith(training_text.GENERATED)
+    ]
+    found = {row.origin for row in rows}
+    for each in self.origins if texts else ():
+      if not any(parallel_text.has_origin(origin, (each,)) for origin in found):
+        kinds = {
+          parallel_text.kind_of(row.origin)
+          for path in texts
+          for row in parallel_text.read(resolve(path))
+        }
+        raise ValueError(
+          f"TextFiles.origins names {each!r}, which no row of"
+          f" {', '.join(texts)} has; there are {', '.join(sorted(kinds))}."
+          " Name some of these, or none for all."
+        )
 
 
 def check_kind(

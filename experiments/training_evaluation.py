@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,10 +16,12 @@ from specdec_jax.t5.vocabulary import EOS_ID, SentencePieceVocabulary
 from specdec_jax.tasks import metrics
 from specdec_jax.training.batching import Batch, Batching, in_order
 
-_METRICS: dict[str, tuple[str, Callable]] = {
-  "bleu": ("sacrebleu", metrics.bleu),
-  "rouge": ("rouge_score", metrics.rouge),
+_METRICS: dict[str, tuple[str, Callable, Callable[[], str]]] = {
+  "bleu": ("sacrebleu", metrics.bleu, metrics.bleu_signature),
+  "rouge": ("rouge_score", metrics.rouge, metrics.rouge_signature),
 }
+
+_NO_SCORE = "set train.score to None"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +41,7 @@ class GreedyScore:
   tokens_per_batch: int = 2048
 
   def __post_init__(self):
-    if self.metric not in _METRICS:
-      raise ValueError(
-        f"GreedyScore.metric is {self.metric!r}; there are"
-        f" {', '.join(_METRICS)}. For none, set train.score to None."
-      )
+    _check_known(self.metric, "GreedyScore.metric", _NO_SCORE)
     for field in ("examples", "max_new_tokens", "tokens_per_batch"):
       if getattr(self, field) < 1:
         raise ValueError(
@@ -55,12 +54,7 @@ class GreedyScore:
     Raises:
       ModuleNotFoundError: If its package is missing; says how to get it.
     """
-    package, _ = _METRICS[self.metric]
-    if importlib.util.find_spec(package) is None:
-      raise ModuleNotFoundError(
-        f"The metric {self.metric!r} needs the package {package}, of the extra"
-        " 'data': pip install -e '.[data]'. Or set train.score to None."
-      )
+    find_metric(self.metric, "GreedyScore.metric", _NO_SCORE)
 
   def __call__(
     self,
@@ -91,7 +85,7 @@ class GreedyScore:
       references += [
         vocabulary.decode(row) for row in batch.targets[:rows].tolist()
       ]
-    _, metric = _METRICS[self.metric]
+    _, metric, _ = _METRICS[self.metric]
     return {
       f"validation_{name}": value
       for name, value in metric(references, outputs).items()
@@ -102,12 +96,54 @@ def held_out_loss(
   eval_step: Callable, params: Params, batches: Iterable[Batch]
 ) -> dict[str, float]:
   """Returns the mean loss of a token, and how often the argmax is right."""
-  sums = zip(*(eval_step(params, *batch) for batch in batches), strict=True)
-  loss, hits, tokens = (sum(map(float, each)) for each in sums)
+  return mean_loss(eval_step(params, *batch) for batch in batches)
+
+
+def mean_loss(sums: Iterable[Sequence[Any]]) -> dict[str, float]:
+  """Returns what `held_out_loss` does.
+
+  Args:
+    sums: Of each batch, what `step.make_eval_step` returns.
+  """
+  loss, hits, tokens = (
+    sum(map(float, each)) for each in zip(*sums, strict=True)
+  )
   return {
     "validation_loss": loss / tokens,
     "validation_accuracy": hits / tokens,
   }
+
+
+def find_metric(
+  metric: str, setting: str, otherwise: str
+) -> tuple[Callable, Callable[[], str]]:
+  """Returns a function of references and outputs, and one of its signature.
+
+  Args:
+    metric: "bleu" or "rouge".
+    setting: What to call the setting in an error.
+    otherwise: How to do without a metric, for the error.
+
+  Raises:
+    ModuleNotFoundError: If its package is missing; says how to get it.
+    ValueError: If there is no such metric.
+  """
+  _check_known(metric, setting, otherwise)
+  package, score, signature = _METRICS[metric]
+  if importlib.util.find_spec(package) is None:
+    raise ModuleNotFoundError(
+      f"The metric {metric!r} needs the package {package}, of the extra"
+      f" 'data': pip install -e '.[data]'. Or {otherwise}."
+    )
+  return score, signature
+
+
+def _check_known(metric: str, setting: str, otherwise: str) -> None:
+  if metric not in _METRICS:
+    raise ValueError(
+      f"{setting} is {metric!r}; there are {', '.join(_METRICS)}. For none,"
+      f" {otherwise}."
+    )
 
 
 def _greedy(model, params, inputs, rows: int, max_new_tokens: int):

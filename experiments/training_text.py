@@ -5,7 +5,7 @@ import json
 import logging
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.paths import resolve
 from specdec_jax.tasks import parallel_text
@@ -15,8 +15,37 @@ log = logging.getLogger(__name__)
 TokenPair = tuple[list[int], list[int]]
 """Source and target ids of an example, each with its EOS."""
 
+GENERATED = ".jsonl.gz"
+"""How the name of a file of `write_generated` ends."""
+
 # A vocabulary that was made for a text knows nearly all of it.
 _MOST_UNKNOWN = 0.05
+
+
+class EncodedRow(NamedTuple):
+  """An example, and what is known of it besides its ids.
+
+  Attributes:
+    source: Source ids with their EOS; none if the target alone is the text.
+    target: Target ids with their EOS.
+    reference: The target's text; None if only its ids are known.
+    origin: Kind and place, as in `parallel_text.Row`; empty if not known.
+  """
+
+  source: list[int]
+  target: list[int]
+  reference: str | None = None
+  origin: str = ""
+
+  @property
+  def kind(self) -> str:
+    """The origin's first part: "man" of "man:manpages-l10n/ls"."""
+    return parallel_text.kind_of(self.origin)
+
+  @property
+  def longest(self) -> int:
+    """Tokens of the longer side."""
+    return max(len(self.source), len(self.target))
 
 
 def load(
@@ -46,25 +75,15 @@ def load(
       nothing is left.
   """
   path = resolve(path)
-  if path.endswith(".jsonl.gz"):
-    pairs = read_generated(path)
-    _check_ids(pairs, path, vocabulary)
-  else:
-    rows = list(parallel_text.read(path, origins))
-    if only_source:
-      pairs = [([], vocabulary.encode(row.source)) for row in rows]
-    else:
-      pairs = [
-        (vocabulary.encode(row.source), vocabulary.encode(row.target))
-        for row in rows
-      ]
-    check_known(pairs, [row.line for row in rows], path, vocabulary)
-  kept = [pair for pair in pairs if max(map(len, pair)) <= max_tokens]
+  rows = read(
+    path, vocabulary=vocabulary, origins=origins, only_source=only_source
+  )
+  kept = [row[:2] for row in rows if row.longest <= max_tokens]
   log.info(
     "%s: %d rows, %d left out for a side of more than %d tokens",
     path,
-    len(pairs),
-    len(pairs) - len(kept),
+    len(rows),
+    len(rows) - len(kept),
     max_tokens,
   )
   if not kept:
@@ -76,8 +95,52 @@ def load(
   return kept[:limit]
 
 
+def read(
+  path: str,
+  *,
+  vocabulary: Any,
+  origins: Sequence[str] = (),
+  only_source: bool = False,
+) -> list[EncodedRow]:
+  """Reads all examples of a file, whatever their length.
+
+  Args:
+    path: As in `load`.
+    vocabulary: As in `load`.
+    origins: As in `load`.
+    only_source: As in `load`.
+
+  Raises:
+    FileNotFoundError: If there is no such file.
+    ValueError: If a row is bad, or the vocabulary is not that of the text.
+  """
+  path = resolve(path)
+  if path.endswith(GENERATED):
+    pairs = read_generated(path)
+    _check_ids(pairs, path, vocabulary)
+    return [EncodedRow(*pair) for pair in pairs]
+  rows = list(parallel_text.read(path, origins))
+  if only_source:
+    encoded = [
+      EncodedRow([], vocabulary.encode(row.source), row.source, row.origin)
+      for row in rows
+    ]
+  else:
+    encoded = [
+      EncodedRow(
+        vocabulary.encode(row.source),
+        vocabulary.encode(row.target),
+        row.target,
+        row.origin,
+      )
+      for row in rows
+    ]
+  check_known(encoded, [row.line for row in rows], path, vocabulary)
+  return encoded
+
+
 def check_known(
-  pairs: Sequence[TokenPair],
+  rows: Sequence[EncodedRow],
   lines: Sequence[int],
   path: str,
   vocabulary: Any,
@@ -85,7 +148,7 @@ def check_known(
   """Checks that a vocabulary knows a text.
 
   Args:
-    pairs: The encoded rows.
+    rows: The encoded rows.
     lines: Where each stands in its file.
     path: The file.
     vocabulary: What they were encoded with.
@@ -95,9 +158,9 @@ def check_known(
       first line that has one.
   """
   unknown = [
-    sum(side.count(vocabulary.unk_id) for side in pair) for pair in pairs
+    sum(side.count(vocabulary.unk_id) for side in row[:2]) for row in rows
   ]
-  total = sum(len(side) for pair in pairs for side in pair)
+  total = sum(len(side) for row in rows for side in row[:2])
   if sum(unknown) > _MOST_UNKNOWN * total:
     first = next(
       line for line, each in zip(lines, unknown, strict=True) if each

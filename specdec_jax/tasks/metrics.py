@@ -1,5 +1,6 @@
 """BLEU and ROUGE as T5 computes them, of whole corpora."""
 
+import importlib.metadata
 from collections.abc import Sequence
 
 _ROUGE = ("rouge1", "rouge2", "rougeLsum")
@@ -20,17 +21,17 @@ def bleu(
   Raises:
     ValueError: If there is no text, or not a prediction for each.
   """
-  import sacrebleu
-
   _check(targets, predictions)
-  score = sacrebleu.corpus_bleu(
-    list(predictions),
-    [list(targets)],
-    smooth_method="exp",
-    smooth_value=0.0,
-    tokenize="intl",
-  )
+  score = _sacrebleu().corpus_score(list(predictions), [list(targets)])
   return {"bleu": float(score.score)}
+
+
+def bleu_signature() -> str:
+  """Returns sacrebleu's name of how `bleu` scores, to be quoted with it."""
+  metric = _sacrebleu()
+  # The signature holds the number of references, which a score tells.
+  metric.corpus_score(["a"], [["a"]])
+  return str(metric.get_signature())
 
 
 def rouge(
@@ -63,6 +64,18 @@ def rouge(
     name: 100 * sum(score[name].fmeasure for score in scores) / len(scores)
     for name in _ROUGE
   }
+
+
+def rouge_signature() -> str:
+  """Returns how `rouge` scores, to be quoted with it."""
+  version = importlib.metadata.version("rouge-score")
+  return f"F-measure, mean of texts, no stemming, rouge-score {version}"
+
+
+def _sacrebleu():
+  import sacrebleu
+
+  return sacrebleu.BLEU(smooth_method="exp", smooth_value=0.0, tokenize="intl")
 
 
 def _sentences(summary: str) -> str:

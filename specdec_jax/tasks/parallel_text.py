@@ -33,6 +33,11 @@ def has_origin(origin: str, wanted: Sequence[str]) -> bool:
   )
 
 
+def kind_of(origin: str) -> str:
+  """Returns an origin's first part: "man" of "man:manpages-l10n/ls"."""
+  return origin.partition(":")[0]
+
+
 def decode_line(line: bytes, place: str) -> str:
   """Returns a line's text, without its end.
 

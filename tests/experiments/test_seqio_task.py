@@ -10,6 +10,7 @@ import tensorflow as tf
 from experiments import gin_cli, train
 from experiments.paths import REPOSITORY
 from experiments.seqio_task import SeqioTask
+from experiments.training_data import TextFiles
 from specdec_jax import lm, t5
 from specdec_jax.training import batching, step
 from tests.experiments import tiny_training
@@ -166,6 +167,28 @@ def test_a_mixture_has_each_example_once():
   # Drawn in turns: the first are not all of one task.
   assert not all(pair in rows[0] for pair in pairs[:50])
   assert task.load("test", max_tokens=10_000, limit=5) == pairs[:5]
+
+
+def test_rows_have_text_and_origin():
+  task = SeqioTask("ende_paragraph", VOCABULARY, origins=("gnomehelp",))
+  rows = task.load_rows("test")
+  files = TextFiles(
+    vocabulary=VOCABULARY,
+    test="experiments/assets/corpora/ende_test.tsv.gz",
+    origins=("gnomehelp",),
+  )
+  assert rows == files.load_rows("test")
+  assert {row.kind for row in rows} == {"gnomehelp"}
+
+
+@pytest.mark.usefixtures("rows_by_hand")
+def test_rows_of_a_published_task_have_no_origin(tmp_path):
+  first, second = configured(tmp_path, "wmt14_ende").load_rows("test")
+  assert first.reference == "Die Datei ist klein."
+  assert first.target == [95, 167, 32, 6, 1171, 444, 3, 1]
+  assert first.kind == ""
+  # Whatever its length.
+  assert second.longest > 80
 
 
 def test_bad_names_are_told():

@@ -145,7 +145,9 @@ def test_a_greedy_score_is_that_of_the_models_outputs(
     return {"bleu": 12.5}
 
   # BLEU of single words is 0, whatever they are.
-  monkeypatch.setitem(training_evaluation._METRICS, "bleu", ("json", metric))
+  monkeypatch.setitem(
+    training_evaluation._METRICS, "bleu", ("json", metric, str)
+  )
   score = training_evaluation.GreedyScore(
     "bleu", examples=7, max_new_tokens=8, tokens_per_batch=128
   )

@@ -27,6 +27,14 @@ def test_bleu_is_of_the_whole_corpus():
   assert both == pytest.approx(100 * precisions**0.25)
 
 
+def test_the_signature_says_how_bleu_scores():
+  sacrebleu = pytest.importorskip("sacrebleu", reason=REASON)
+  assert metrics.bleu_signature() == (
+    "nrefs:1|case:mixed|eff:no|tok:intl|smooth:exp|version:"
+    + sacrebleu.__version__
+  )
+
+
 def test_rouge_of_predictions_by_hand():
   pytest.importorskip("rouge_score", reason=REASON)
   # Three of four words, two of three pairs; and nothing at all.
@@ -45,6 +53,11 @@ def test_rouge_compares_sentences():
   scores = metrics.rouge([target], [swapped])
   # As one sentence, their longest common subsequence would be four words.
   assert scores["rougeLsum"] == pytest.approx(100)
+
+
+def test_rouge_says_which_package_scores():
+  pytest.importorskip("rouge_score", reason=REASON)
+  assert "no stemming, rouge-score 0." in metrics.rouge_signature()
 
 
 @pytest.mark.parametrize("metric", [metrics.bleu, metrics.rouge])
