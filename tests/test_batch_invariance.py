@@ -18,8 +18,8 @@ T5 = toy.Pair(
 TABLES = {
   "encoder and decoder": toy.table_pair(apart=0.7),
   "decoder only": toy.table_pair(apart=0.7, prompted=True),
-  "bigrams": toy.ngram_pair(),
-  "bigrams of prompts": toy.ngram_pair(prompted=True),
+  "bigrams": toy.ngram_pair(seed=7),
+  "bigrams of prompts": toy.ngram_pair(seed=7, prompted=True),
 }
 KEYS = jax.random.split(jax.random.key(3), 4)
 TEMPERATURES = (0.0, 1.0, 0.7, 1.5)
