@@ -205,7 +205,9 @@ def make_train_step(
     )
 
   # None leaves the place of the metrics to the compiler.
-  places = {} if shardings is None else {"out_shardings": (shardings, None)}
+  places: dict[str, Any] = {}
+  if shardings is not None:
+    places["out_shardings"] = (shardings, None)
   return jax.jit(step, donate_argnums=0, **places)
 
 
