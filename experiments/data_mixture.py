@@ -58,7 +58,7 @@ class MixedBatches:
     self._fractions = fractions
     self._batches = batches
     self._turns: list[tuple[str, int]] = []
-    self._counts = dict.fromkeys(KINDS, 0)
+    self._counts: dict[str, int] = dict.fromkeys(KINDS, 0)
 
   def kind(self, step: int) -> str:
     """Returns what a step reads: one of `KINDS`."""

@@ -146,7 +146,7 @@ def run(
     examples = {
       kind: pairs for kind in ("corpus", "draft") if getattr(fractions, kind)
     }
-  if fractions.target:
+  if target_text is not None and fractions.target:
     examples["target"] = training.load(target_text, "train")
   held_out = training.load(data, "validation", validation_examples)
   batches = MixedBatches(

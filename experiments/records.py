@@ -23,6 +23,16 @@ def write_json(path: pathlib.Path, value: Any) -> None:
   os.replace(unfinished, path)
 
 
+def differences(before: Any, after: Any) -> list[str]:
+  """Returns what two manifests differ in, each as "name was X and is Y"."""
+  found, wanted = _flatten(before), _flatten(after)
+  return [
+    f"{name} was {found.get(name)!r} and is {wanted.get(name)!r}"
+    for name in {**found, **wanted}
+    if found.get(name) != wanted.get(name)
+  ]
+
+
 class Records:
   """A file of JSON lines that grows as a run proceeds.
 
@@ -104,21 +114,15 @@ class Records:
 
 def _check_same(path: pathlib.Path, manifest: dict[str, Any]) -> None:
   try:
-    found = _flatten(json.loads(path.read_text(encoding="utf-8")))
+    found = json.loads(path.read_text(encoding="utf-8"))
   except ValueError as error:
     raise ValueError(
       f"{path} is damaged ({error}). Choose another output_dir, or set"
       " resume=False to overwrite."
     ) from error
-  wanted = _flatten(manifest)
-  differences = [
-    f"{name} was {found.get(name)!r} and is {wanted.get(name)!r}"
-    for name in {**found, **wanted}
-    if found.get(name) != wanted.get(name)
-  ]
-  if differences:
+  if changes := differences(found, manifest):
     raise ValueError(
-      f"{path.parent} holds records of another run: {'; '.join(differences)}."
+      f"{path.parent} holds records of another run: {'; '.join(changes)}."
       " Choose another output_dir, or set resume=False to overwrite."
     )
 

@@ -47,7 +47,10 @@ class MetricsLog:
   def go_on_from(self, done: int) -> None:
     """Drops all that belongs to later steps than `done`."""
     from tensorboardX.event_file_writer import EventsWriter
-    from tensorboardX.proto.event_pb2 import Event, SessionLog
+    from tensorboardX.proto.event_pb2 import (  # type: ignore
+      Event,
+      SessionLog,
+    )
 
     self._records.keep(
       sum(record["step"] <= done for record in self._records.done)
@@ -68,8 +71,8 @@ class MetricsLog:
 
   def write(self, step: int, **values: float) -> None:
     """Adds a line, and hands it to the disk."""
-    from tensorboardX.proto.event_pb2 import Event
-    from tensorboardX.proto.summary_pb2 import Summary
+    from tensorboardX.proto.event_pb2 import Event  # type: ignore
+    from tensorboardX.proto.summary_pb2 import Summary  # type: ignore
 
     assert self._events is not None, "go_on_from comes first"
     self._records.append([{"step": step, **values}])

@@ -32,18 +32,20 @@ def make(model: Config | str, dtype: str | None = None) -> Model:
     ValueError: If there is no such size or dtype.
   """
   if isinstance(model, str):
-    sizes = {**t5.CONFIGS, **lm.CONFIGS}
+    sizes: dict[str, Config] = {**t5.CONFIGS, **lm.CONFIGS}
     if model not in sizes:
       raise ValueError(
         f"There is no model named {model!r}; the sizes are {', '.join(sizes)}."
       )
-    model = sizes[model]
+    config = sizes[model]
+  else:
+    config = model
   if dtype is None:
     dtype = _DTYPES.get(jax.default_backend(), "bfloat16")
-  model = dataclasses.replace(model, dtype=dtype)
-  if isinstance(model, lm.LMConfig):
-    return lm.LMModel(model)
-  return t5.T5Model(model)
+  config = dataclasses.replace(config, dtype=dtype)
+  if isinstance(config, lm.LMConfig):
+    return lm.LMModel(config)
+  return t5.T5Model(config)
 
 
 def is_decoder_only(model: Model) -> bool:
@@ -90,7 +92,7 @@ def start(
   found, params = load(model, initial, initial_size)
   if _shape(found) == _shape(model):
     return params
-  if is_decoder_only(model):
+  if isinstance(model, lm.LMModel) or isinstance(found, lm.LMModel):
     raise ValueError(
       f"{initial} has the shape {found.config}, and {model.config} is to be"
       " trained; a language model starts from its own shape alone."

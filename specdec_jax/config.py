@@ -46,7 +46,7 @@ def check_lenience(value: Any) -> float:
   """
   # Not a bool: False would be 0, where nearly anything passes.
   is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-  if not (is_number and 0 <= value <= 1):
+  if not (is_number and 0 <= float(value) <= 1):
     raise ValueError(
       f"lenience is {value!r}; it must lie in [0, 1], where 1 (exact) is off"
       " and anything below it changes the output's distribution."

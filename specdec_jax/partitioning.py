@@ -39,7 +39,7 @@ def make_mesh(
   *,
   data: int | None = None,
   model: int = 1,
-  devices: Sequence[jax.Device] | None = None,
+  devices: Sequence[jax.Device] | None = None,  # type: ignore
 ) -> Mesh:
   """Returns a mesh of data x model devices.
 

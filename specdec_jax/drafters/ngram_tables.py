@@ -109,7 +109,8 @@ def save_ngrams(path: Any, table: NgramTable, *, overwrite: bool = False):
     )
   arrays = {name: np.asarray(getattr(table, name)) for name in _DTYPES}
   contents = io.BytesIO()
-  np.savez_compressed(contents, format=np.array(_FORMAT), **arrays)
+  arrays["format"] = np.array(_FORMAT)
+  np.savez_compressed(contents, **arrays)  # type: ignore
   path.parent.mkdir(parents=True, exist_ok=True)
   unfinished = path.with_name(path.name + ".unfinished")
   unfinished.write_bytes(contents.getvalue())
@@ -228,7 +229,7 @@ def _check_settings(vocab_size, order, discount, max_followers, start_id):
     raise ValueError(
       f"order is {order!r}; it must be 1 (unigrams) or 2 (bigrams)."
     )
-  if not (isinstance(discount, numbers.Real) and 0 <= discount <= 1):
+  if not (isinstance(discount, numbers.Real) and 0 <= float(discount) <= 1):
     raise ValueError(
       f"discount is {discount!r}; it must lie in [0, 1], where 0 smooths"
       " nothing."

@@ -246,7 +246,8 @@ def _log_probs(
   logits = logits.astype(jnp.float32)
   # The largest becomes 0 first: a low temperature overflows no logit then.
   largest = jnp.max(logits, axis=-1, keepdims=True)
-  scaled = (logits - jax.lax.stop_gradient(largest)) / sampling.temperature
+  temperature = jnp.float32(sampling.temperature)
+  scaled = (logits - jax.lax.stop_gradient(largest)) / temperature
   if _filters(sampling):
     # Which tokens are kept is the sampler's decision, ties included.
     kept = make_sampler(sampling, len(logits)).probs(

@@ -42,7 +42,7 @@ def abstract_state(
       shape.shape, shape.dtype, sharding=where
     ),
     shapes,
-    TrainState(params, opt_state, everywhere),
+    TrainState(params, opt_state, everywhere),  # type: ignore
   )
 
 

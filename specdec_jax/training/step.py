@@ -83,9 +83,10 @@ def token_logits(
     tokens = (shift_right(inputs + targets),)
   else:
     tokens = (inputs, shift_right(targets))
-  return model.module.apply(
+  logits = model.module.apply(
     {"params": params}, *tokens, deterministic=dropout_key is None, rngs=rngs
   )
+  return logits  # type: ignore
 
 
 def init(params: Params, optimizer: optax.GradientTransformation) -> TrainState:
