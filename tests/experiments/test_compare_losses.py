@@ -75,11 +75,14 @@ def test_the_log_is_of_the_configuration_that_is_here(tmp_path):
   manifest = json.loads((folder / "manifest.json").read_text())
   for name in ("model", "optimizer"):
     logged = manifest[name]
-    assert logged.items() >= {
-      field: value if not isinstance(value, tuple) else list(value)
-      for field, value in vars(found[name]).items()
-      if field != "dtype"
-    }.items()
+    assert (
+      logged.items()
+      >= {
+        field: value if not isinstance(value, tuple) else list(value)
+        for field, value in vars(found[name]).items()
+        if field != "dtype"
+      }.items()
+    )
   losses = compare_losses.compare(folder, folder)
   assert max(losses) == 200
   assert min(losses) == found["loop"].log_every
