@@ -47,9 +47,9 @@ class MetricsLog:
   def go_on_from(self, done: int) -> None:
     """Drops all that belongs to later steps than `done`."""
     from tensorboardX.event_file_writer import EventsWriter
-    from tensorboardX.proto.event_pb2 import (  # type: ignore
-      Event,
-      SessionLog,
+    from tensorboardX.proto.event_pb2 import (
+      Event,  # type: ignore
+      SessionLog,  # type: ignore
     )
 
     self._records.keep(
