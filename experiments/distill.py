@@ -70,6 +70,7 @@ def run(
   microbatches: int = 1,
   validation_examples: int = 400,
   dtype: str | None = None,
+  matmul_precision: str | None = None,
   data_parallel: int | None = None,
   model_parallel: int = 1,
   seed: int = 0,
@@ -105,6 +106,7 @@ def run(
     microbatches: Parts of a batch.
     validation_examples: How many examples to evaluate on.
     dtype: What the draft computes in.
+    matmul_precision: How precise float32 products are.
     data_parallel: Devices along the batch.
     model_parallel: Devices along the parameters.
     seed: Of parameters, data and draws.
@@ -137,6 +139,7 @@ def run(
     model_parallel=model_parallel,
     seed=seed,
     resume=resume,
+    matmul_precision=matmul_precision,
   )
   draft = training.network
   training.load_vocabulary(data.vocabulary)

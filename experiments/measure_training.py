@@ -78,6 +78,7 @@ def run(
   tokens_per_batch: int = 1024,
   turns: int = 10,
   dtype: str | None = None,
+  matmul_precision: str | None = None,
   seed: int = 0,
 ) -> dict[str, Any]:
   """Measures.
@@ -90,6 +91,7 @@ def run(
     tokens_per_batch: Target tokens of a step.
     turns: How often to run both programs.
     dtype: As in `train.run`.
+    matmul_precision: As in `train.run`.
     seed: Of parameters and tokens.
 
   Returns:
@@ -109,27 +111,28 @@ def run(
   state = step.init(network.init(key), chosen)
   train_step = step.make_train_step(network, chosen, z_loss=1e-4)
 
-  jaxpr = jax.make_jaxpr(train_step)(state, inputs, targets, key)
-  products = list(products_of(jaxpr.jaxpr))
-  only_products, operands = program_of(products, seed)
-
   step_seconds, product_seconds = [], []
-  for turn in range(turns + 1):
-    start = time.perf_counter()
-    state, metrics = train_step(state, inputs, targets, key)
-    jax.block_until_ready((state, metrics))
-    middle = time.perf_counter()
-    jax.block_until_ready(only_products(*operands))
-    end = time.perf_counter()
-    if turn:  # The first compiles.
-      step_seconds.append(middle - start)
-      product_seconds.append(end - middle)
+  with jax.default_matmul_precision(matmul_precision):
+    jaxpr = jax.make_jaxpr(train_step)(state, inputs, targets, key)
+    products = list(products_of(jaxpr.jaxpr))
+    only_products, operands = program_of(products, seed)
+    for turn in range(turns + 1):
+      start = time.perf_counter()
+      state, metrics = train_step(state, inputs, targets, key)
+      jax.block_until_ready((state, metrics))
+      middle = time.perf_counter()
+      jax.block_until_ready(only_products(*operands))
+      end = time.perf_counter()
+      if turn:  # The first compiles.
+        step_seconds.append(middle - start)
+        product_seconds.append(end - middle)
   counted = rows * width
   result = {
     "model": str(network.config),
     "parameters": sum(each.size for each in jax.tree.leaves(state.params)),
     "rows": rows,
     "width": width,
+    "matmul_precision": matmul_precision,
     "turns": turns,
     "products": len(products),
     "operations": sum(each.operations for each in products),

@@ -60,6 +60,7 @@ def run(
   validation_examples: int = 400,
   score: training_evaluation.GreedyScore | None = None,
   dtype: str | None = None,
+  matmul_precision: str | None = None,
   data_parallel: int | None = None,
   model_parallel: int = 1,
   seed: int = 0,
@@ -88,6 +89,9 @@ def run(
     score: A metric of greedy outputs to evaluate by besides; None for none.
     dtype: What to compute in, "float32" or "bfloat16"; None for float32 on a
       processor and bfloat16 on an accelerator.
+    matmul_precision: "BF16_BF16_F32" rounds the operands of float32 products
+      to bfloat16, for processors with AMX; see `t5.matmul`. None for what the
+      device does by itself.
     data_parallel: Over how many devices to share out a batch; None for as many
       as there are.
     model_parallel: Over how many devices to share out the parameters.
@@ -119,6 +123,7 @@ def run(
     model_parallel=model_parallel,
     seed=seed,
     resume=resume,
+    matmul_precision=matmul_precision,
   )
   network = training.network
   tokenizer = training.load_vocabulary(data.vocabulary)

@@ -21,6 +21,7 @@ from experiments.training_progress import Averages
 from experiments.training_text import TokenPair
 from specdec_jax import partitioning
 from specdec_jax.array_typing import Params
+from specdec_jax.t5 import matmul
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
 from specdec_jax.training import batching, sharding, step
 from specdec_jax.training.optimizer import OptimizerConfig
@@ -57,9 +58,11 @@ class TrainingRun:
     model_parallel: int,
     seed: int,
     resume: bool,
+    matmul_precision: str | None = None,
   ):
     """Makes all that needs no examples; arguments are those of `train.run`."""
     self.network = training_model.make(model, dtype)
+    _check_precision(matmul_precision)
     self.transformation = optimizer.make(loop.steps)
     self._mesh = partitioning.make_mesh(
       data=data_parallel, model=model_parallel
@@ -83,6 +86,7 @@ class TrainingRun:
     self._microbatches = microbatches
     self._seed = seed
     self._resume = resume
+    self._matmul_precision = matmul_precision
 
   @property
   def decoder_only(self) -> bool:
@@ -162,6 +166,8 @@ class TrainingRun:
       "microbatches": self._microbatches,
       "seed": self._seed,
     } | manifest
+    if self._matmul_precision is not None:
+      manifest["matmul_precision"] = self._matmul_precision
     folder = pathlib.Path(self._output_dir)
     if not self._resume:
       # First: states must never stand beside another run's manifest.
@@ -171,6 +177,7 @@ class TrainingRun:
         self._output_dir, manifest, resume=self._resume
       ) as metrics,
       training_checkpoints.Checkpoints(self._output_dir) as checkpoints,
+      jax.default_matmul_precision(self._matmul_precision),
     ):
       init_key, dropout_key = jax.random.split(jax.random.key(self._seed))
       state, averages = self._begin(checkpoints, init_key)
@@ -216,6 +223,15 @@ class TrainingRun:
     )
     log.info("goes on from step %d", int(state.step))
     return state, Averages(**notes)
+
+
+def _check_precision(precision: str | None) -> None:
+  if precision not in (None, "float32", matmul.ROUNDED):
+    raise ValueError(
+      f"matmul_precision is {precision!r}; use 'float32', {matmul.ROUNDED!r} for"
+      " operands rounded to bfloat16, or None for what the device does by"
+      " itself."
+    )
 
 
 def _check_steps(

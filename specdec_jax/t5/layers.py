@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Float, Int
 from specdec_jax.kv_cache import KVCache
+from specdec_jax.t5 import matmul
 from specdec_jax.t5.config import StackConfig
 
 _kernel_init = nn.initializers.variance_scaling(
@@ -45,7 +46,7 @@ class Dense(nn.Module):
       _with_axes(init, self.axes),
       (x.shape[-1], self.features),
     )
-    return jnp.dot(x.astype(self.dtype), kernel.astype(self.dtype))
+    return matmul.dot(x.astype(self.dtype), kernel.astype(self.dtype))
 
 
 class LayerNorm(nn.Module):
@@ -232,6 +233,6 @@ class LogitsDense(nn.Module):
       _with_axes(_kernel_init, ("embed", "vocab")),
       (self.config.emb_dim, self.config.vocab_size),
     )
-    return jnp.dot(
+    return matmul.dot(
       y, kernel.astype(y.dtype), preferred_element_type=jnp.float32
     )
