@@ -16,7 +16,7 @@ import pathlib
 import sys
 
 from experiments.records import MANIFEST, differences
-from experiments.training_metrics import METRICS
+from experiments.training.metrics import METRICS
 
 TOLERANCE = 1e-3
 

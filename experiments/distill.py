@@ -20,19 +20,14 @@ from typing import Any
 import jax
 
 import specdec_jax as sd
-from experiments import (
-  checkpoint,
-  compilation_cache,
-  gin_cli,
-  train,
-  training_data,
-  training_loop,
-  training_model,
-)
-from experiments.data_mixture import KINDS, Fractions, MixedBatches
-from experiments.on_policy import OnPolicyStep
-from experiments.pair import weights_checksum
-from experiments.training_run import TrainingRun
+from experiments import checkpoint, compilation_cache, gin_cli, train
+from experiments.decoding.pair import weights_checksum
+from experiments.training import data as training_data
+from experiments.training import loop as training_loop
+from experiments.training import model as training_model
+from experiments.training.data_mixture import KINDS, Fractions, MixedBatches
+from experiments.training.on_policy import OnPolicyStep
+from experiments.training.run import TrainingRun
 from specdec_jax.array_typing import Params
 from specdec_jax.training import batching, step
 from specdec_jax.training.acceptance import make_acceptance_step

@@ -24,17 +24,17 @@ from experiments import (
   held_out,
   measure_alpha,
   model_card,
-  training_data,
-  training_evaluation,
 )
 from experiments.checks import check_integers
-from experiments.pair import Pair, PairConfig, weights_checksum
+from experiments.decoding.pair import Pair, PairConfig, weights_checksum
+from experiments.decoding.report import count_parameters
+from experiments.decoding.terminal import make_console
 from experiments.paths import resolve
 from experiments.progress import progress_bar
 from experiments.records import Records, checksum, write_json
-from experiments.report import count_parameters
-from experiments.seqio_task import SeqioTask
-from experiments.terminal import make_console
+from experiments.training import data as training_data
+from experiments.training import evaluation as training_evaluation
+from experiments.training.seqio_task import SeqioTask
 from specdec_jax import lm
 from specdec_jax.array_typing import Params
 from specdec_jax.t5.vocabulary import EOS_ID, SentencePieceVocabulary

@@ -21,13 +21,19 @@ import numpy as np
 from rich.table import Table
 
 import specdec_jax as sd
-from experiments import compilation_cache, environment, gin_cli, workload
-from experiments.batching import Batch, budgets, example_keys, make_batches
-from experiments.pair import Pair, PairConfig
+from experiments import compilation_cache, environment, gin_cli
+from experiments.decoding import workload
+from experiments.decoding.batching import (
+  Batch,
+  budgets,
+  example_keys,
+  make_batches,
+)
+from experiments.decoding.pair import Pair, PairConfig
+from experiments.decoding.task import Task
+from experiments.decoding.terminal import make_console
 from experiments.progress import progress_bar
 from experiments.records import Records, write_json
-from experiments.task import Task
-from experiments.terminal import make_console
 
 CELLS = "cells.jsonl"
 RESULT = "exactness.json"

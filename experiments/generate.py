@@ -11,18 +11,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import specdec_jax as sd
-from experiments import compilation_cache, gin_cli, workload
-from experiments.batching import example_keys, make_batches
+from experiments import compilation_cache, gin_cli
 from experiments.checks import check_integers
-from experiments.decode import decode_batch
-from experiments.pair import PairConfig
+from experiments.decoding import workload
+from experiments.decoding.batching import example_keys, make_batches
+from experiments.decoding.decode import decode_batch
+from experiments.decoding.pair import PairConfig
+from experiments.decoding.report import make_report
+from experiments.decoding.task import Task
+from experiments.decoding.terminal import (
+  make_console,
+  show_decoding,
+  show_report,
+)
+from experiments.decoding.timing import time_pair
+from experiments.decoding.trace import trace
 from experiments.progress import progress_bar
 from experiments.records import Records, write_json
-from experiments.report import make_report
-from experiments.task import Task
-from experiments.terminal import make_console, show_decoding, show_report
-from experiments.timing import time_pair
-from experiments.trace import trace
 from specdec_jax.t5.vocabulary import EOS_ID
 
 OUTPUTS = "outputs.jsonl"

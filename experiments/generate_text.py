@@ -20,20 +20,21 @@ import jax
 import numpy as np
 
 import specdec_jax as sd
-from experiments import (
-  checkpoint,
-  compilation_cache,
-  gin_cli,
-  training_data,
-  training_text,
-)
-from experiments.batching import Batch, budgets, example_keys, make_batches
+from experiments import checkpoint, compilation_cache, gin_cli
 from experiments.checks import check_integers
-from experiments.pair import weights_checksum
+from experiments.decoding.batching import (
+  Batch,
+  budgets,
+  example_keys,
+  make_batches,
+)
+from experiments.decoding.pair import weights_checksum
 from experiments.paths import resolve
 from experiments.progress import progress_bar
 from experiments.records import Records, checksum
-from experiments.seqio_task import SeqioTask
+from experiments.training import data as training_data
+from experiments.training import text as training_text
+from experiments.training.seqio_task import SeqioTask
 from specdec_jax import lm
 from specdec_jax.array_typing import Params
 from specdec_jax.t5.vocabulary import (

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments import training_data
-from experiments.training_text import EncodedRow, TokenPair
+from experiments.training import data as training_data
+from experiments.training.text import EncodedRow, TokenPair
 
 
 class Split(NamedTuple):

@@ -20,15 +20,21 @@ from rich.console import Console
 from rich.table import Table
 
 import specdec_jax as sd
-from experiments import compilation_cache, environment, gin_cli, workload
-from experiments.batching import Batch, budgets, example_keys, make_batches
+from experiments import compilation_cache, environment, gin_cli
 from experiments.checks import check_integers
-from experiments.pair import Pair, PairConfig
+from experiments.decoding import workload
+from experiments.decoding.batching import (
+  Batch,
+  budgets,
+  example_keys,
+  make_batches,
+)
+from experiments.decoding.pair import Pair, PairConfig
+from experiments.decoding.task import Task
+from experiments.decoding.terminal import make_console
 from experiments.progress import progress_bar
 from experiments.ratio import ratio_interval
 from experiments.records import Records, write_json
-from experiments.task import Task
-from experiments.terminal import make_console
 from specdec_jax.acceptance import row_sums
 from specdec_jax.keys import split_rows
 

@@ -30,8 +30,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import compilation_cache, environment, gin_cli, training_model
+from experiments import compilation_cache, environment, gin_cli
 from experiments.records import write_json
+from experiments.training import model as training_model
 from specdec_jax import lm, t5
 from specdec_jax.training import step
 from specdec_jax.training.optimizer import OptimizerConfig

@@ -14,16 +14,13 @@ import logging
 import pathlib
 from collections.abc import Sequence
 
-from experiments import (
-  compilation_cache,
-  gin_cli,
-  training_data,
-  training_evaluation,
-  training_loop,
-  training_model,
-)
-from experiments.seqio_task import SeqioTask
-from experiments.training_run import TrainingRun
+from experiments import compilation_cache, gin_cli
+from experiments.training import data as training_data
+from experiments.training import evaluation as training_evaluation
+from experiments.training import loop as training_loop
+from experiments.training import model as training_model
+from experiments.training.run import TrainingRun
+from experiments.training.seqio_task import SeqioTask
 from specdec_jax import lm, t5
 from specdec_jax.training import batching, step
 from specdec_jax.training.optimizer import OptimizerConfig

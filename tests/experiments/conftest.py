@@ -1,8 +1,8 @@
 import pytest
 
 import specdec_jax as sd
-from experiments.pair import PairConfig
-from experiments.task import Task
+from experiments.decoding.pair import PairConfig
+from experiments.decoding.task import Task
 from tests.experiments import tiny_pair
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import specdec_jax as sd
-from experiments import distill, generate_text, gin_cli, training_loop
-from experiments.data_mixture import Fractions
+from experiments import distill, generate_text, gin_cli
+from experiments.training import loop as training_loop
+from experiments.training.data_mixture import Fractions
 from specdec_jax import lm, t5
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
 from specdec_jax.training.distillation import Divergence

@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 
 import specdec_jax as sd
-from experiments import (
-  evaluate,
-  gin_cli,
-  measure_alpha,
-  training_data,
-  training_evaluation,
-)
+from experiments import evaluate, gin_cli, measure_alpha
+from experiments.decoding.task import Task
 from experiments.records import Records
-from experiments.task import Task
+from experiments.training import data as training_data
+from experiments.training import evaluation as training_evaluation
 from specdec_jax import lm
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
 from specdec_jax.training.step import token_logits

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import pytest
 
 import specdec_jax as sd
-from experiments import decode, generate
-from experiments.pair import PairConfig
+from experiments import generate
+from experiments.decoding import decode
+from experiments.decoding.pair import PairConfig
+from experiments.decoding.task import Task
 from experiments.paths import REPOSITORY
-from experiments.task import Task
 from tests.experiments.tiny_pair import TEXTS
 
 COUNTERS = ("target_calls", "drafted", "examined", "accepted", "corrected",

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import specdec_jax as sd
-from experiments import generate_text, gin_cli, training_data, training_text
+from experiments import generate_text, gin_cli
 from experiments.records import Records
+from experiments.training import data as training_data
+from experiments.training import text as training_text
 from specdec_jax import lm, t5
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
 from tests.experiments import tiny_pair

@@ -1,7 +1,7 @@
 import pytest
 
 from experiments import held_out
-from experiments.training_text import EncodedRow
+from experiments.training.text import EncodedRow
 
 
 class Rows:

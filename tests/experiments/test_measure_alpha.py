@@ -8,9 +8,9 @@ import pytest
 
 import specdec_jax as sd
 from experiments import gin_cli, measure_alpha
-from experiments.pair import PairConfig
+from experiments.decoding.pair import PairConfig
+from experiments.decoding.task import Task
 from experiments.records import Records
-from experiments.task import Task
 from specdec_jax.training.step import token_logits
 from tests.enumeration import standardise
 

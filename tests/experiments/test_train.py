@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 
 import specdec_jax as sd
-from experiments import (
-  generate_text,
-  gin_cli,
-  train,
-  train_vocabulary,
-  training_evaluation,
-  training_loop,
-  training_text,
-)
+from experiments import generate_text, gin_cli, train, train_vocabulary
 from experiments.paths import REPOSITORY
+from experiments.training import evaluation as training_evaluation
+from experiments.training import loop as training_loop
+from experiments.training import text as training_text
 from specdec_jax import lm, t5
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
 from specdec_jax.tasks import parallel_text

@@ -13,7 +13,10 @@ import resource
 import signal
 import sys
 
-from experiments import train, training_data, training_loop, training_metrics
+from experiments import train
+from experiments.training import data as training_data
+from experiments.training import loop as training_loop
+from experiments.training import metrics as training_metrics
 from specdec_jax import lm, t5
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
 from specdec_jax.training.optimizer import OptimizerConfig

@@ -8,10 +8,10 @@ import numpy as np
 
 import specdec_jax as sd
 from experiments import environment
-from experiments.decode import COUNTERS
-from experiments.pair import Pair
-from experiments.task import Task
-from experiments.timing import Costs, Timing
+from experiments.decoding.decode import COUNTERS
+from experiments.decoding.pair import Pair
+from experiments.decoding.task import Task
+from experiments.decoding.timing import Costs, Timing
 from specdec_jax.array_typing import Params
 
 

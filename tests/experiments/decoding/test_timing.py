@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from experiments.batching import Batch
-from experiments.timing import (
+from experiments.decoding.batching import Batch
+from experiments.decoding.timing import (
   Costs,
   Timing,
   Work,

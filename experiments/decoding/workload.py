@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-from experiments.batching import encode
-from experiments.pair import Pair, PairConfig
+from experiments.decoding.batching import encode
+from experiments.decoding.pair import Pair, PairConfig
+from experiments.decoding.task import Example, Task
 from experiments.records import checksum
-from experiments.task import Example, Task
 from specdec_jax import lm
 
 

@@ -2,8 +2,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import batching
-from experiments.task import Example
+from experiments.decoding import batching
+from experiments.decoding.task import Example
 
 ENCODED = [[5, 1], [5, 6, 7, 8, 1], [9, 1]]
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import specdec_jax as sd
-from experiments.training_text import TokenPair
+from experiments.training.text import TokenPair
 from specdec_jax.array_typing import Params
 from specdec_jax.base import DecoderModel
 from specdec_jax.t5.vocabulary import EOS_ID, SentencePieceVocabulary

@@ -1,7 +1,7 @@
 import jax
 import pytest
 
-from experiments import training_model
+from experiments.training import model as training_model
 from specdec_jax import lm, t5
 from tests.experiments import tiny_training
 

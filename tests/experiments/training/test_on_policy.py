@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import specdec_jax as sd
-from experiments.data_mixture import Fractions, MixedBatches
-from experiments.on_policy import OnPolicyStep
+from experiments.training.data_mixture import Fractions, MixedBatches
+from experiments.training.on_policy import OnPolicyStep
 from specdec_jax.training.batching import Batches, Batching
 from specdec_jax.training.step import Metrics, TrainState
 from tests import toy

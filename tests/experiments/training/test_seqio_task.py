@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from experiments import gin_cli, train
 from experiments.paths import REPOSITORY
-from experiments.seqio_task import SeqioTask
-from experiments.training_data import TextFiles
+from experiments.training.data import TextFiles
+from experiments.training.seqio_task import SeqioTask
 from specdec_jax import lm, t5
 from specdec_jax.training import batching, step
 from tests.experiments import tiny_training
@@ -143,7 +143,7 @@ def test_the_trainer_takes_a_task(tmp_path, name):
 @pytest.mark.usefixtures("rows_by_hand")
 def test_what_is_too_long_is_left_out(tmp_path, caplog):
   task = configured(tmp_path, "wmt14_ende")
-  with caplog.at_level("INFO", logger="experiments.seqio_task"):
+  with caplog.at_level("INFO", logger="experiments.training.seqio_task"):
     (pair,) = task.load("train", max_tokens=24)
   assert pair[1] == [95, 167, 32, 6, 1171, 444, 3, 1]
   assert "1 examples, 1 left out" in caplog.text

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from experiments.task import Example, Task
+from experiments.decoding.task import Example, Task
 
 
 def write(path, data: bytes):

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from experiments.decoding.trace import TracedRound
 from experiments.environment import line as environment_line
-from experiments.trace import TracedRound
 
 ACCEPTED = "green"
 REJECTED = "red"

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import pytest
 from rich.console import Console
 
-from experiments import training_progress
-from experiments.training_progress import Averages, Display, Tracker
+from experiments.training import progress as training_progress
+from experiments.training.progress import Averages, Display, Tracker
 from specdec_jax.training.step import Metrics
 
 

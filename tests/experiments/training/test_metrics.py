@@ -3,7 +3,7 @@ import struct
 import pytest
 from tensorboardX.proto import event_pb2
 
-from experiments.training_metrics import MetricsLog
+from experiments.training.metrics import MetricsLog
 from tests.experiments.tiny_training import lines
 
 MANIFEST = {"seed": 0}

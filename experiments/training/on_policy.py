@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import specdec_jax as sd
-from experiments.data_mixture import MixedBatches
+from experiments.training.data_mixture import MixedBatches
 from specdec_jax.array_typing import Array, Int, Key, Params
 from specdec_jax.keys import row_keys
 from specdec_jax.t5.vocabulary import EOS_ID

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 
-from experiments.training_checkpoints import Checkpoints
-from experiments.training_metrics import MetricsLog
-from experiments.training_progress import Averages, Display, Tracker
+from experiments.training.checkpoints import Checkpoints
+from experiments.training.metrics import MetricsLog
+from experiments.training.progress import Averages, Display, Tracker
 from specdec_jax.array_typing import Key, Params
 from specdec_jax.training.batching import Batch, Batches
 from specdec_jax.training.step import TrainState

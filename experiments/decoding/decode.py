@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 import specdec_jax as sd
-from experiments.batching import Batch, budgets, example_keys
-from experiments.pair import Pair
-from experiments.task import Example
+from experiments.decoding.batching import Batch, budgets, example_keys
+from experiments.decoding.pair import Pair
+from experiments.decoding.task import Example
 
 COUNTERS = (
   "target_calls",

@@ -3,7 +3,7 @@ import collections
 import numpy as np
 import pytest
 
-from experiments.data_mixture import Fractions, MixedBatches
+from experiments.training.data_mixture import Fractions, MixedBatches
 from specdec_jax.training.batching import Batches, Batching
 
 

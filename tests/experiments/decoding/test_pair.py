@@ -4,7 +4,7 @@ import shutil
 import jax
 import pytest
 
-from experiments.pair import Pair
+from experiments.decoding.pair import Pair
 from tests.experiments import tiny_pair
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from experiments.task import Example
+from experiments.decoding.task import Example
 from specdec_jax.array_typing import Array, Int, Key
 
 

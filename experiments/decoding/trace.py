@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 
-from experiments.pair import Pair
+from experiments.decoding.pair import Pair
 from specdec_jax import speculative
 from specdec_jax.array_typing import Array, Int, Key
 from specdec_jax.config import SpeculativeConfig

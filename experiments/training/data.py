@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
-from experiments import training_text
 from experiments.paths import resolve
-from experiments.training_text import EncodedRow, TokenPair
+from experiments.training import text as training_text
+from experiments.training.text import EncodedRow, TokenPair
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
 from specdec_jax.tasks import parallel_text
 

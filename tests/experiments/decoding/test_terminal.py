@@ -6,8 +6,8 @@ from rich.color import Color
 from rich.text import Text
 
 import specdec_jax as sd
-from experiments import terminal
-from experiments.trace import TracedRound, trace
+from experiments.decoding import terminal
+from experiments.decoding.trace import TracedRound, trace
 from tests.experiments.tiny_pair import TEXTS
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from experiments.paths import resolve
-from experiments.training_text import EncodedRow, TokenPair
+from experiments.training.text import EncodedRow, TokenPair
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from experiments import training_text
+from experiments.training import text as training_text
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
 from tests.experiments.tiny_pair import train_vocabulary
 

@@ -9,16 +9,14 @@ from typing import Any
 
 import jax
 
-from experiments import (
-  training_checkpoints,
-  training_data,
-  training_loop,
-  training_metrics,
-  training_model,
-)
 from experiments.paths import resolve
-from experiments.training_progress import Averages
-from experiments.training_text import TokenPair
+from experiments.training import checkpoints as training_checkpoints
+from experiments.training import data as training_data
+from experiments.training import loop as training_loop
+from experiments.training import metrics as training_metrics
+from experiments.training import model as training_model
+from experiments.training.progress import Averages
+from experiments.training.text import TokenPair
 from specdec_jax import partitioning
 from specdec_jax.array_typing import Params
 from specdec_jax.t5 import matmul
@@ -228,8 +226,8 @@ class TrainingRun:
 def _check_precision(precision: str | None) -> None:
   if precision not in (None, "float32", matmul.ROUNDED):
     raise ValueError(
-      f"matmul_precision is {precision!r}; use 'float32', {matmul.ROUNDED!r} for"
-      " operands rounded to bfloat16, or None for what the device does by"
+      f"matmul_precision is {precision!r}; use 'float32', {matmul.ROUNDED!r}"
+      " for operands rounded to bfloat16, or None for what the device does by"
       " itself."
     )
 

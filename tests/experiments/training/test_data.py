@@ -1,7 +1,7 @@
 import pytest
 
-from experiments.training_data import TextFiles, check_kind, checksum
-from experiments.training_text import EncodedRow, write_generated
+from experiments.training.data import TextFiles, check_kind, checksum
+from experiments.training.text import EncodedRow, write_generated
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
 from tests.experiments.tiny_pair import train_vocabulary
 

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import specdec_jax as sd
-from experiments.batching import Batch, budgets, example_keys
-from experiments.pair import Pair
+from experiments.decoding.batching import Batch, budgets, example_keys
+from experiments.decoding.pair import Pair
 from specdec_jax.analysis import round_cost
 from specdec_jax.sampling import argmax
 
