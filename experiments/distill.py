@@ -62,6 +62,7 @@ def run(
   initial_size: str | None = None,
   tokens_per_batch: int = 1024,
   widths: Sequence[int] = (16, 24, 32, 48, 64, 96),
+  target_widths: Sequence[int] | None = None,
   microbatches: int = 1,
   validation_examples: int = 400,
   dtype: str | None = None,
@@ -98,6 +99,7 @@ def run(
     initial_size: Its size, where its folder does not tell.
     tokens_per_batch: Padded target tokens of a batch.
     widths: Buckets of lengths.
+    target_widths: Buckets of the targets' lengths, if they are much shorter.
     microbatches: Parts of a batch.
     validation_examples: How many examples to evaluate on.
     dtype: What the draft computes in.
@@ -128,6 +130,7 @@ def run(
     initial_size=initial_size,
     tokens_per_batch=tokens_per_batch,
     widths=widths,
+    target_widths=target_widths,
     microbatches=microbatches,
     dtype=dtype,
     data_parallel=data_parallel,

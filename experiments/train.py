@@ -53,6 +53,7 @@ def run(
   distillation_weight: float = 0.0,
   tokens_per_batch: int = 1024,
   widths: Sequence[int] = (16, 24, 32, 48, 64, 96),
+  target_widths: Sequence[int] | None = None,
   microbatches: int = 1,
   validation_examples: int = 400,
   score: training_evaluation.GreedyScore | None = None,
@@ -81,6 +82,8 @@ def run(
     distillation_weight: See `step.make_train_step`.
     tokens_per_batch: See `batching.Batching.tokens`.
     widths: See `batching.Batching.widths`; longer examples are left out.
+    target_widths: See `batching.Batching.target_widths`; examples with longer
+      targets are left out.
     microbatches: See `step.make_train_step`.
     validation_examples: How many examples to evaluate on.
     score: A metric of greedy outputs to evaluate by besides; None for none.
@@ -114,6 +117,7 @@ def run(
     initial_size=initial_size,
     tokens_per_batch=tokens_per_batch,
     widths=widths,
+    target_widths=target_widths,
     microbatches=microbatches,
     dtype=dtype,
     data_parallel=data_parallel,

@@ -50,6 +50,7 @@ class TrainingRun:
     initial_size: str | None,
     tokens_per_batch: int,
     widths: Sequence[int],
+    target_widths: Sequence[int] | None,
     microbatches: int,
     dtype: str | None,
     data_parallel: int | None,
@@ -72,7 +73,8 @@ class TrainingRun:
     self.settings = batching.Batching(
       tokens_per_batch,
       tuple(widths),
-      seed,
+      target_widths=target_widths and tuple(target_widths),
+      seed=seed,
       joined=self.decoder_only,
       rows_multiple=self._mesh.shape[partitioning.DATA] * microbatches,
     )
@@ -111,8 +113,27 @@ class TrainingRun:
   ) -> list[TokenPair]:
     """Reads the examples of a split that are not too long."""
     pairs = data.load(split, max_tokens=max(self.settings.widths), limit=limit)
+    pairs = self._that_fit(pairs, split)
     training_data.check_kind(pairs, decoder_only=self.decoder_only, split=split)
     return pairs
+
+  def _that_fit(self, pairs: list[TokenPair], split: str) -> list[TokenPair]:
+    """Leaves out those with a target that no bucket is wide enough for."""
+    if self.settings.target_widths is None:
+      return pairs
+    kept = [pair for pair in pairs if self.settings.fits(*pair)]
+    if not kept:
+      raise ValueError(
+        f"All {len(pairs)} examples of the {split} split have targets of more"
+        f" than {self.settings.target_widths[-1]} tokens; raise target_widths."
+      )
+    log.info(
+      "%s: %d examples left out for a target of more than %d tokens",
+      split,
+      len(pairs) - len(kept),
+      self.settings.target_widths[-1],
+    )
+    return kept
 
   def load_teacher(
     self, path: str, size: str | None = None
@@ -164,6 +185,8 @@ class TrainingRun:
       "microbatches": self._microbatches,
       "seed": self._seed,
     } | manifest
+    if self.settings.target_widths is not None:
+      manifest["target_widths"] = list(self.settings.target_widths)
     if self._matmul_precision is not None:
       manifest["matmul_precision"] = self._matmul_precision
     folder = pathlib.Path(self._output_dir)

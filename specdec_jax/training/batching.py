@@ -21,16 +21,28 @@ class Batch(NamedTuple):
   targets: Int[np.ndarray, "B T"]
 
 
+class Bucket(NamedTuple):
+  """How wide a batch's sides are."""
+
+  source_width: int
+  target_width: int
+
+
 @dataclasses.dataclass(frozen=True)
 class Batching:
   """How examples are put together.
 
-  Both sides of a batch are as wide as the bucket of its longest example, so
-  there are no more shapes to compile than widths.
+  A batch is of one bucket: its sources and its targets are padded to that
+  bucket's widths, so there are no more shapes to compile than buckets.
 
   Attributes:
-    tokens: Padded target tokens of a batch; it has `tokens // width` rows.
-    widths: The buckets, ascending.
+    tokens: Padded tokens of the wider side of a batch; it has `tokens // width`
+      rows.
+    widths: The buckets' widths, ascending; of both sides, if there are no
+      target_widths.
+    target_widths: Widths of targets that are much shorter than their sources,
+      as summaries are; then a bucket is a width of either kind. None if both
+      sides of a bucket are as wide.
     seed: Of the order.
     pad_id: Fills the rows.
     joined: Whether source and target are one text, for a decoder without an
@@ -42,17 +54,24 @@ class Batching:
 
   tokens: int
   widths: tuple[int, ...] = (16, 24, 32, 48, 64, 96)
+  target_widths: tuple[int, ...] | None = None
   seed: int = 0
   pad_id: int = 0
   joined: bool = False
   rows_multiple: int = 1
 
   def __post_init__(self):
-    object.__setattr__(self, "widths", tuple(self.widths))
-    if list(self.widths) != sorted(set(self.widths)) or not self.widths:
-      raise ValueError(
-        f"widths is {self.widths}; give bucket widths in ascending order."
-      )
+    for name in ("widths", "target_widths"):
+      widths = getattr(self, name)
+      if name == "target_widths" and widths is None:
+        continue
+      widths = tuple(widths)
+      object.__setattr__(self, name, widths)
+      if list(widths) != sorted(set(widths)) or not widths:
+        raise ValueError(
+          f"{name} is {widths}; give bucket widths in ascending order."
+        )
+    self._check_target_widths()
     if self.rows_multiple < 1:
       raise ValueError(
         f"rows_multiple is {self.rows_multiple}; it must be positive."
@@ -64,16 +83,54 @@ class Batching:
         " bucket."
       )
 
+  @property
+  def buckets(self) -> tuple["Bucket", ...]:
+    """All shapes of batches."""
+    if self.target_widths is None:
+      return tuple(Bucket(width, width) for width in self.widths)
+    return tuple(
+      Bucket(width, target_width)
+      for width in self.widths
+      for target_width in self.target_widths
+    )
+
   def rows(self, width: int) -> int:
-    """How many rows a batch of a bucket has."""
+    """How many rows a batch has whose wider side is that wide."""
     rows = self.tokens // width
     return rows - rows % self.rows_multiple
 
-  def length(self, source: Sequence[int], target: Sequence[int]) -> int:
-    """How wide a bucket an example needs."""
+  def fits(self, source: Sequence[int], target: Sequence[int]) -> bool:
+    """Whether an example is no longer than the widest bucket."""
+    sides = self.lengths(source, target)
+    return sides[0] <= self.widths[-1] and sides[1] <= self._last_target_width
+
+  def lengths(
+    self, source: Sequence[int], target: Sequence[int]
+  ) -> tuple[int, int]:
+    """How wide a bucket's two sides must be for an example."""
     if self.joined:
-      return len(source) + len(target)
-    return max(len(source), len(target))
+      return (len(source) + len(target),) * 2
+    if self.target_widths is None:
+      return (max(len(source), len(target)),) * 2
+    return len(source), len(target)
+
+  @property
+  def _last_target_width(self) -> int:
+    return (self.target_widths or self.widths)[-1]
+
+  def _check_target_widths(self) -> None:
+    if self.target_widths is None:
+      return
+    if self.joined:
+      raise ValueError(
+        f"target_widths is {self.target_widths}, but source and target are one"
+        " text for a decoder without an encoder; set it to None."
+      )
+    if self.target_widths[-1] > self.widths[-1]:
+      raise ValueError(
+        f"target_widths is {self.target_widths}, wider than the widest of"
+        f" widths ({self.widths[-1]}); leave such widths out."
+      )
 
 
 def _rows(count: int) -> str:
@@ -106,8 +163,8 @@ class Batches:
     self._batching = batching
     self._buckets = _buckets(examples, batching)
     self.per_epoch = sum(
-      len(indices) // batching.rows(width)
-      for width, indices in self._buckets.items()
+      len(indices) // batching.rows(max(bucket))
+      for bucket, indices in self._buckets.items()
     )
     if not self.per_epoch:
       raise ValueError(
@@ -121,17 +178,17 @@ class Batches:
     epoch, position = divmod(step, self.per_epoch)
     if epoch != self._epoch:
       self._epoch, self._plan = epoch, self._shuffled(epoch)
-    width, indices = self._plan[position]
-    return _pad(self._examples, indices, width, len(indices), self._batching)
+    bucket, indices = self._plan[position]
+    return _pad(self._examples, indices, bucket, len(indices), self._batching)
 
   def _shuffled(self, epoch: int):
     generator = np.random.default_rng((self._batching.seed, epoch))
     plan = []
-    for width, indices in self._buckets.items():
-      rows = self._batching.rows(width)
+    for bucket, indices in self._buckets.items():
+      rows = self._batching.rows(max(bucket))
       indices = generator.permutation(indices)
       for start in range(0, len(indices) - rows + 1, rows):
-        plan.append((width, indices[start : start + rows]))
+        plan.append((bucket, indices[start : start + rows]))
     return [plan[i] for i in generator.permutation(len(plan))]
 
 
@@ -146,34 +203,46 @@ def in_order(examples: Examples, batching: Batching) -> list[Batch]:
     ValueError: If an example is longer than the widest bucket.
   """
   batches = []
-  for width, indices in _buckets(examples, batching).items():
-    rows = batching.rows(width)
+  for bucket, indices in _buckets(examples, batching).items():
+    rows = batching.rows(max(bucket))
     for start in range(0, len(indices), rows):
       chosen = indices[start : start + rows]
-      batches.append(_pad(examples, chosen, width, rows, batching))
+      batches.append(_pad(examples, chosen, bucket, rows, batching))
   return batches
 
 
-def _buckets(examples: Examples, batching: Batching) -> dict[int, np.ndarray]:
-  """Returns the indices of the examples of each width."""
-  lengths = np.array([batching.length(*each) for each in examples], np.int64)
-  if lengths.size and lengths.max() > batching.widths[-1]:
-    raise ValueError(
-      f"An example has {lengths.max()} tokens, more than the widest bucket"
-      f" ({batching.widths[-1]}); drop such examples or add a width."
-    )
-  bucket = np.searchsorted(batching.widths, lengths)
+def _buckets(
+  examples: Examples, batching: Batching
+) -> dict[Bucket, np.ndarray]:
+  """Returns the indices of the examples of each bucket."""
+  lengths = np.array(
+    [batching.lengths(*each) for each in examples], np.int64
+  ).reshape(-1, 2)
+  widths = (batching.widths, batching.target_widths or batching.widths)
+  places = []
+  for side, (name, allowed) in enumerate(
+    zip(("source", "target"), widths, strict=True)
+  ):
+    longest = lengths[:, side].max(initial=0)
+    if longest > allowed[-1]:
+      raise ValueError(
+        f"An example has {longest} tokens, more than the widest bucket for its"
+        f" {name} ({allowed[-1]}); drop such examples or add a width."
+      )
+    places.append(np.array(allowed)[np.searchsorted(allowed, lengths[:, side])])
   return {
-    width: np.flatnonzero(bucket == i)
-    for i, width in enumerate(batching.widths)
+    bucket: np.flatnonzero(
+      (places[0] == bucket.source_width) & (places[1] == bucket.target_width)
+    )
+    for bucket in batching.buckets
   }
 
 
 def _pad(
-  examples: Examples, indices, width: int, rows: int, batching: Batching
+  examples: Examples, indices, bucket: Bucket, rows: int, batching: Batching
 ) -> Batch:
   inputs, targets = (
-    np.full((rows, width), batching.pad_id, np.int32) for _ in range(2)
+    np.full((rows, width), batching.pad_id, np.int32) for width in bucket
   )
   for row, index in enumerate(indices):
     source, target = examples[index]

@@ -66,6 +66,31 @@ def test_batches_are_of_few_shapes_and_hold_whole_examples():
       assert target[target > 0].tolist() == pair[1]
 
 
+def test_short_targets_have_buckets_of_their_own():
+  pairs = [(source, target[:4]) for source, target in examples()]
+  settings = Batching(24, (4, 8, 12), target_widths=(2, 4))
+  batches = Batches(pairs, settings)
+  shapes = set()
+  for step in range(batches.per_epoch):
+    inputs, targets = batches[step]
+    shapes.add((inputs.shape, targets.shape))
+    for source, target in zip(inputs, targets, strict=True):
+      pair = pairs[source[0] - 2]
+      assert source[source > 0].tolist() == pair[0]
+      assert target[target > 0].tolist() == pair[1]
+      assert target.size == (2 if len(pair[1]) <= 2 else 4)
+  rows = {4: 6, 8: 3, 12: 2}
+  assert shapes <= {
+    ((rows[width], width), (rows[width], target_width))
+    for width, target_width in settings.buckets
+  }
+  assert len({target for _, target in shapes}) > 3
+  assert sum(len(batch.inputs) for batch in in_order(pairs, settings)) >= 40
+  assert settings.fits([1] * 12, [1] * 4)
+  assert not settings.fits([1] * 12, [1] * 5)
+  assert not settings.fits([1] * 13, [1])
+
+
 def test_joined_texts_fill_columns_in_turn():
   pairs = examples(longest=6)
   batches = Batches(pairs, Batching(24, (4, 8, 12), joined=True))
@@ -112,6 +137,13 @@ def test_in_order_has_every_example_once():
     ({"tokens": 24, "rows_multiple": 0}, "rows_multiple is 0"),
     ({"tokens": 24, "widths": (8, 4)}, r"widths is \(8, 4\)"),
     ({"tokens": 24, "widths": ()}, r"widths is \(\)"),
+    ({"tokens": 24, "target_widths": (4, 2)}, r"target_widths is \(4, 2\)"),
+    ({"tokens": 24, "target_widths": ()}, r"target_widths is \(\)"),
+    ({"tokens": 24, "target_widths": (16,)}, "wider than the widest"),
+    (
+      {"tokens": 24, "target_widths": (4,), "joined": True},
+      "set it to None",
+    ),
   ],
 )
 def test_settings_that_cannot_be(arguments, message):
@@ -122,6 +154,8 @@ def test_settings_that_cannot_be(arguments, message):
 def test_examples_that_do_not_fit():
   with pytest.raises(ValueError, match="has 12 tokens, more than the widest"):
     Batches(examples(), Batching(24, (4, 8)))
+  with pytest.raises(ValueError, match=r"bucket for its target \(4\)"):
+    Batches(examples(), Batching(24, (4, 12), target_widths=(4,)))
   with pytest.raises(ValueError, match="do not fill one batch"):
     Batches(examples(1), SETTINGS)
   (batch,) = in_order(examples(1), SETTINGS)
