@@ -15,7 +15,7 @@ import json
 import pathlib
 import sys
 
-from experiments.records import MANIFEST, differences
+from experiments.records import MANIFEST, differences, read_records
 from experiments.training.metrics import METRICS
 
 TOLERANCE = 1e-3
@@ -59,10 +59,9 @@ def compare(logged: pathlib.Path, found: pathlib.Path) -> dict[int, float]:
 
 
 def _losses(path: pathlib.Path) -> dict[int, float]:
-  # The last line may be half written: the run may go on.
-  lines = path.read_text("utf-8").split("\n")[:-1]
-  records = [json.loads(line) for line in lines]
-  return {each["step"]: each["loss"] for each in records if "loss" in each}
+  return {
+    each["step"]: each["loss"] for each in read_records(path) if "loss" in each
+  }
 
 
 def main(argv: list[str] | None = None) -> int:

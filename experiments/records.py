@@ -79,7 +79,7 @@ class Records:
       self.path.unlink(missing_ok=True)
       write_json(manifest_path, manifest)
     self._lines = lines
-    self.done = [self._parse(i, line) for i, line in enumerate(lines)]
+    self.done = _parse(self.path, lines)
     self.keep(len(lines))
 
   def keep(self, count: int) -> None:
@@ -102,14 +102,30 @@ class Records:
     self._lines += lines
     self.done += [json.loads(line) for line in lines]
 
-  def _parse(self, i: int, line: bytes) -> dict[str, Any]:
+
+def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
+  """Returns the records of a file that `Records` wrote, or is writing.
+
+  Raises:
+    FileNotFoundError: If it is not there.
+    ValueError: If a whole line is damaged.
+  """
+  path = pathlib.Path(path)
+  # The last line may be half written: the run may go on.
+  return _parse(path, path.read_bytes().split(b"\n")[:-1])
+
+
+def _parse(path: pathlib.Path, lines: list[bytes]) -> list[dict[str, Any]]:
+  records = []
+  for i, line in enumerate(lines):
     try:
-      return json.loads(line)
+      records.append(json.loads(line))
     except ValueError as error:
       raise ValueError(
-        f"{self.path}:{i + 1} is damaged ({error}). Delete the file from"
-        " this line on, or set resume=False to start afresh."
+        f"{path}:{i + 1} is damaged ({error}). Delete the file from this line"
+        " on, or set resume=False to start afresh."
       ) from error
+  return records
 
 
 def _check_same(path: pathlib.Path, manifest: dict[str, Any]) -> None:
