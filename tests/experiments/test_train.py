@@ -341,6 +341,8 @@ def test_a_gin_file_trains_a_tiny_model(text, tmp_path, name):
     "OptimizerConfig.warmup_steps": 1,
     "OptimizerConfig.decay_steps": 1,
     "train.widths": "(64,)",
+    "train.target_widths": None,
+    "train.matmul_precision": None,
     "train.tokens_per_batch": 128,
     f"{kind}.emb_dim": 8,
     f"{kind}.num_heads": 1,
