@@ -33,6 +33,7 @@ import numpy as np
 from experiments import compilation_cache, environment, gin_cli
 from experiments.records import write_json
 from experiments.training import model as training_model
+from experiments.training import precision as training_precision
 from specdec_jax import lm, t5
 from specdec_jax.training import step
 from specdec_jax.training.optimizer import OptimizerConfig
@@ -98,6 +99,7 @@ def run(
   Returns:
     What the file says.
   """
+  training_precision.check(matmul_precision)
   compilation_cache.enable()
   network = training_model.make(model, dtype)
   chosen = optimizer.make(optimizer.warmup_steps + optimizer.decay_steps + 1)
@@ -113,7 +115,7 @@ def run(
   train_step = step.make_train_step(network, chosen, z_loss=1e-4)
 
   step_seconds, product_seconds = [], []
-  with jax.default_matmul_precision(matmul_precision):
+  with training_precision.context(matmul_precision):
     jaxpr = jax.make_jaxpr(train_step)(state, inputs, targets, key)
     products = list(products_of(jaxpr.jaxpr))
     only_products, operands = program_of(products, seed)

@@ -15,11 +15,11 @@ from experiments.training import data as training_data
 from experiments.training import loop as training_loop
 from experiments.training import metrics as training_metrics
 from experiments.training import model as training_model
+from experiments.training import precision as training_precision
 from experiments.training.progress import Averages
 from experiments.training.text import TokenPair
 from specdec_jax import partitioning
 from specdec_jax.array_typing import Params
-from specdec_jax.t5 import matmul
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
 from specdec_jax.training import batching, sharding, step
 from specdec_jax.training.optimizer import OptimizerConfig
@@ -61,7 +61,7 @@ class TrainingRun:
   ):
     """Makes all that needs no examples; arguments are those of `train.run`."""
     self.network = training_model.make(model, dtype)
-    _check_precision(matmul_precision)
+    training_precision.check(matmul_precision)
     self.transformation = optimizer.make(loop.steps)
     self._mesh = partitioning.make_mesh(
       data=data_parallel, model=model_parallel
@@ -198,7 +198,7 @@ class TrainingRun:
         self._output_dir, manifest, resume=self._resume
       ) as metrics,
       training_checkpoints.Checkpoints(self._output_dir) as checkpoints,
-      jax.default_matmul_precision(self._matmul_precision),
+      training_precision.context(self._matmul_precision),
     ):
       init_key, dropout_key = jax.random.split(jax.random.key(self._seed))
       state, averages = self._begin(checkpoints, init_key)
@@ -244,15 +244,6 @@ class TrainingRun:
     )
     log.info("goes on from step %d", int(state.step))
     return state, Averages(**notes)
-
-
-def _check_precision(precision: str | None) -> None:
-  if precision not in (None, "float32", matmul.ROUNDED):
-    raise ValueError(
-      f"matmul_precision is {precision!r}; use 'float32', {matmul.ROUNDED!r}"
-      " for operands rounded to bfloat16, or None for what the device does by"
-      " itself."
-    )
 
 
 def _check_steps(
