@@ -349,6 +349,11 @@ def test_a_gin_file_trains_a_tiny_model(text, tmp_path, name):
     f"{kind}.head_dim": 8,
     f"{kind}.mlp_dim": 8,
   }
+  layers = {
+    "LMConfig": ["num_layers"],
+    "T5Config": ["num_encoder_layers", "num_decoder_layers"],
+  }
+  flags |= {f"{kind}.{each}": 1 for each in layers[kind]}
   source = (REPOSITORY / "gin_configs" / "train" / f"{name}.gin").read_text()
   macros = {"DATA": path, "VALIDATION": path, "INITIAL": "None"}
   flags |= {
