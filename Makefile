@@ -14,18 +14,22 @@ JOBS ?= 2
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format clean
+.PHONY: help demo reproduce test lint format clean
 
 help:
-	@echo 'make demo     install, then translate with and without speculation'
-	@echo 'make test     install, then lint and run the tests'
-	@echo 'make lint     ruff and pyright'
-	@echo 'make format   let ruff sort imports and format the code'
-	@echo 'make clean    remove virtual environments and caches'
+	@echo 'make demo       install, then translate with and without speculation'
+	@echo 'make test       install, then lint and run the tests'
+	@echo 'make reproduce  install, then write the tables and figures of the paper'
+	@echo 'make lint       ruff and pyright'
+	@echo 'make format     let ruff sort imports and format the code'
+	@echo 'make clean      remove virtual environments and caches'
 	@echo 'All of them take PYTHON=..., the interpreter to use (3.11 or newer).'
 
 demo: $(VENV)/experiments.stamp
 	$(BIN)/python -m experiments.generate --gin_file=gin_configs/demo.gin
+
+reproduce: $(VENV)/experiments.stamp
+	$(BIN)/python -m experiments.reproduce --gin_file=gin_configs/reproduce.gin
 
 test: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

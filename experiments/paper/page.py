@@ -39,12 +39,16 @@ def write(page: Page, folder: pathlib.Path, name: str) -> pathlib.Path:
       page.figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
     parts.insert(1, f"![{page.title}]({name}.svg)")
   parts += [
-    f"Made by\n\n```\n{environment.command()}\n```",
+    f"Made by\n\n```\n{_command(name)}\n```",
     f"on {environment.line(environment.describe('float64'))}.",
   ]
   path = folder / f"{name}.md"
   path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
   return path
+
+
+def _command(name: str) -> str:
+  return f"python -m experiments.paper.{name} --gin_file=paper/{name}.gin"
 
 
 def main(make: Callable[[], Page], name: str, argv=None) -> pathlib.Path:

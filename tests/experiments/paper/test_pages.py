@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from experiments import reproduce
 from experiments.paper import curves, figure_2, figure_3, figure_4, page
 from experiments.paper.published import TABLE_1, TABLES_2_AND_4
 from experiments.paths import REPOSITORY
@@ -54,6 +55,14 @@ def test_a_wrong_binding_is_refused(tmp_path):
       [f"--output_dir={tmp_path}", "--gin.table_1.colour=1"],
     )
   assert not list(tmp_path.iterdir())
+
+
+def test_the_index_links_all_pages(tmp_path):
+  assert set(reproduce.PAGES) == set(PAGES)
+  text = reproduce.run(output_dir=str(tmp_path)).read_text("utf-8")
+  targets = re.findall(r"\]\(([^)]+)\)", text)
+  assert {f"{name}.md" for name in PAGES} <= set(targets)
+  assert all((tmp_path / each).is_file() for each in targets)
 
 
 def test_table_1_is_the_papers():
