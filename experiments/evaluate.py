@@ -26,6 +26,7 @@ from experiments import (
   model_card,
 )
 from experiments.checks import check_integers
+from experiments.decoding.drafts import check_one_target, load_drafts
 from experiments.decoding.pair import Pair, PairConfig, weights_checksum
 from experiments.decoding.report import count_parameters
 from experiments.decoding.terminal import make_console
@@ -138,7 +139,7 @@ def run(
       ("test", test_examples),
     )
   )
-  loaded = _load(pairs, vocabulary)
+  loaded = load_drafts(pairs[0].load(vocabulary), pairs[1:])
   _check_kind(loaded[0], metric, validation, test)
   sources = generate_text.sources_of(
     test.pairs,
@@ -266,14 +267,7 @@ def _find(metric: str | None) -> tuple[Callable | None, str | None]:
 def _check_pairs(pairs: Sequence[PairConfig]) -> None:
   if not pairs:
     raise ValueError("evaluate.pairs is empty; give at least one PairConfig.")
-  for field in ("target", "target_config", "vocabulary", "extra_ids", "dtype"):
-    values = list(dict.fromkeys(getattr(each, field) for each in pairs))
-    if len(values) > 1:
-      raise ValueError(
-        f"PairConfig.{field} is {values[0]!r} in one of evaluate.pairs and"
-        f" {values[1]!r} in another, but they have one target; evaluate other"
-        " targets in runs of their own."
-      )
+  check_one_target(pairs, "evaluate.pairs")
   names = [each.name for each in pairs]
   for name in names:
     # It names a folder.
@@ -300,21 +294,6 @@ def _load_vocabulary(
       f" ids), with other tokens; set {kind}.vocabulary to the models'."
     )
   return vocabulary
-
-
-def _load(
-  pairs: Sequence[PairConfig], vocabulary: SentencePieceVocabulary
-) -> list[Pair]:
-  """Reads all weights, the target's to be held once."""
-  loaded: list[Pair] = []
-  for each in pairs:
-    pair = each.load(vocabulary)
-    if loaded:
-      pair = dataclasses.replace(
-        pair, target=loaded[0].target, target_params=loaded[0].target_params
-      )
-    loaded.append(pair)
-  return loaded
 
 
 def _check_kind(

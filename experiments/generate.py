@@ -14,7 +14,11 @@ import specdec_jax as sd
 from experiments import compilation_cache, gin_cli
 from experiments.checks import check_integers
 from experiments.decoding import workload
-from experiments.decoding.batching import example_keys, make_batches
+from experiments.decoding.batching import (
+  example_keys,
+  make_batches,
+  spread_indices,
+)
 from experiments.decoding.decode import decode_batch
 from experiments.decoding.pair import PairConfig
 from experiments.decoding.report import make_report
@@ -118,7 +122,7 @@ def run(
     f"{pair.name}: target {pair.target}, draft {pair.draft}\n"
     f"{task.name}: {len(examples)} texts from {task.source}"
   )
-  for batch in batches_of(_spread(len(examples), show_examples), size=1):
+  for batch in batches_of(spread_indices(len(examples), show_examples), size=1):
     index = batch.indices[0]
     rounds = trace(
       example_keys(seed, batch), batch.inputs, pair=work.pair, config=config
@@ -157,7 +161,7 @@ def run(
     with progress_bar("timing", total=timing_repeats + 1) as advance:
       timing = time_pair(
         work.pair,
-        batches_of(_spread(len(examples), timing_examples)),
+        batches_of(spread_indices(len(examples), timing_examples)),
         config=config,
         seed=seed,
         repeats=timing_repeats,
@@ -204,12 +208,6 @@ def _check_config(config: sd.SpeculativeConfig, timing_repeats: int):
       raise ValueError(
         f"{name} is {value}; give one number, which holds for every text."
       )
-
-
-def _spread(num_examples: int, count: int) -> list[int]:
-  """Returns indices of `count` texts, or of all, evenly spread."""
-  count = min(count, num_examples)
-  return [i * num_examples // count for i in range(count)]
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:

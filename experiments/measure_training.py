@@ -21,7 +21,6 @@ trainer's own log has tokens that count), and slows both programs alike.
 
 import logging
 import pathlib
-import statistics
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -32,6 +31,7 @@ import numpy as np
 
 from experiments import compilation_cache, environment, gin_cli
 from experiments.records import write_json
+from experiments.spread import spread
 from experiments.training import model as training_model
 from experiments.training import precision as training_precision
 from specdec_jax import lm, t5
@@ -139,13 +139,13 @@ def run(
     "turns": turns,
     "products": len(products),
     "operations": sum(each.operations for each in products),
-    "target_tokens_per_second": _spread(
+    "target_tokens_per_second": spread(
       [counted / each for each in step_seconds]
     ),
-    "products_alone_tokens_per_second": _spread(
+    "products_alone_tokens_per_second": spread(
       [counted / each for each in product_seconds]
     ),
-    "share": _spread(
+    "share": spread(
       [
         alone / whole
         for alone, whole in zip(product_seconds, step_seconds, strict=True)
@@ -226,14 +226,6 @@ def program_of(products: list[Product], seed: int = 0):
 def _jaxpr_in(value: Any) -> Any:
   value = getattr(value, "jaxpr", value)
   return value if hasattr(value, "eqns") else None
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-  return {
-    "min": min(values),
-    "median": statistics.median(values),
-    "max": max(values),
-  }
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 _DEVIATIONS_95 = 1.959964
 
 
 def ratio_interval(
-  parts: Sequence[float], wholes: Sequence[float]
+  parts: ArrayLike, wholes: ArrayLike, most: float = 1.0
 ) -> dict[str, float | None]:
   """Returns sum(parts) / sum(wholes) and its 95% confidence interval.
 
@@ -19,6 +20,7 @@ def ratio_interval(
   Args:
     parts: Of each text, for example guesses accepted.
     wholes: Of each text, for example guesses examined.
+    most: What the ratio cannot exceed.
 
   Returns:
     "mean", "low", "high"; None where nothing gives them: the mean of
@@ -37,5 +39,36 @@ def ratio_interval(
   return {
     "mean": float(mean),
     "low": float(max(mean - margin, 0.0)),
-    "high": float(min(mean + margin, 1.0)),
+    "high": float(min(mean + margin, most)),
+  }
+
+
+def quotient_interval(
+  numerators: Sequence[ArrayLike], denominators: Sequence[ArrayLike]
+) -> dict[str, float | None]:
+  """Returns a quotient of products of sums, and its 95% confidence interval.
+
+  As `ratio_interval`, for as many factors above the line as below it: seconds
+  of one way of decoding times tokens of the other, over the reverse.
+
+  Args:
+    numerators: Each of all texts; with a positive sum.
+    denominators: Likewise, as many.
+
+  Returns:
+    "mean", "low", "high"; the ends None from a single text.
+  """
+  above, below = np.asarray(numerators, float), np.asarray(denominators, float)
+  mean = np.prod(above.sum(axis=1)) / np.prod(below.sum(axis=1))
+  texts = above.shape[1]
+  if texts == 1:
+    return {"mean": float(mean), "low": None, "high": None}
+  shares = [each / each.sum(axis=1, keepdims=True) for each in (above, below)]
+  deviations = shares[0].sum(axis=0) - shares[1].sum(axis=0)
+  variance = np.sum(deviations**2) * texts / (texts - 1)
+  margin = _DEVIATIONS_95 * math.sqrt(variance) * mean
+  return {
+    "mean": float(mean),
+    "low": float(max(mean - margin, 0.0)),
+    "high": float(mean + margin),
   }

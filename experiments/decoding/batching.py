@@ -87,6 +87,12 @@ def make_batches(
   return batches
 
 
+def spread_indices(num_examples: int, count: int) -> list[int]:
+  """Returns indices of `count` texts, or of all, evenly spread."""
+  count = min(count, num_examples)
+  return [i * num_examples // count for i in range(count)]
+
+
 def budgets(batch: Batch, max_new_tokens: int) -> int | tuple[int, ...]:
   """Most tokens of each row: dummies end at once."""
   dummies = len(batch.inputs) - batch.size

@@ -60,12 +60,7 @@ def decode_batch(
   records = []
   for row, index in enumerate(batch.indices):
     log_prob = float(output.log_probs[row])
-    if not math.isfinite(log_prob):
-      raise ValueError(
-        f"Text {index} (line {examples[index].line}) has log_prob"
-        f" {log_prob}: the target's logits are not finite. Check its"
-        " weights; large models need dtype='float32' or 'bfloat16'."
-      )
+    check_finite(log_prob, f"Text {index} (line {examples[index].line})")
     ids = output.tokens[row, : output.lengths[row]].tolist()
     # The row alone, as a batch of one.
     stats = jax.tree.map(lambda x, row=row: x[row : row + 1], output.stats)
@@ -88,3 +83,20 @@ def decode_batch(
       }
     )
   return records
+
+
+def check_finite(log_prob: float, text: str) -> None:
+  """Checks that the target's logits were finite.
+
+  Args:
+    log_prob: The target's, of an output.
+    text: What to call the text in the error.
+
+  Raises:
+    ValueError: If they were not.
+  """
+  if not math.isfinite(log_prob):
+    raise ValueError(
+      f"{text} has log_prob {log_prob}: the target's logits are not finite."
+      " Check its weights; large models need dtype='float32' or 'bfloat16'."
+    )

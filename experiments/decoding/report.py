@@ -11,7 +11,8 @@ from experiments import environment
 from experiments.decoding.decode import COUNTERS
 from experiments.decoding.pair import Pair
 from experiments.decoding.task import Task
-from experiments.decoding.timing import Costs, Timing
+from experiments.decoding.timing import Timing
+from experiments.spread import spread
 from specdec_jax.array_typing import Params
 
 
@@ -94,12 +95,11 @@ def _timing_fields(timing: Timing | None) -> dict[str, Any]:
         "timing",
       )
     )
-  parts = np.mean(timing.costs, axis=0) * 1e3
   return {
-    "baseline_ms_per_token": _spread(timing.baseline_ms_per_token),
-    "speculative_ms_per_token": _spread(timing.speculative_ms_per_token),
+    "baseline_ms_per_token": spread(timing.baseline_ms_per_token),
+    "speculative_ms_per_token": spread(timing.speculative_ms_per_token),
     "speedup": statistics.median(timing.speedup),
-    "speedup_range": _spread(timing.speedup),
+    "speedup_range": spread(timing.speedup),
     "cost_ratio": timing.cost_ratio,
     "verify_ratio": timing.verify_ratio,
     "predicted_speedup": timing.predicted_speedup,
@@ -107,23 +107,15 @@ def _timing_fields(timing: Timing | None) -> dict[str, Any]:
       "repeats": len(timing.baseline_seconds),
       "examples": timing.examples,
       "tokens": timing.speculative_tokens,
-      "baseline_seconds": _spread(timing.baseline_seconds),
-      "speculative_seconds": _spread(timing.speculative_seconds),
+      "baseline_seconds": spread(timing.baseline_seconds.sum(axis=1)),
+      "speculative_seconds": spread(timing.speculative_seconds.sum(axis=1)),
       "baseline_calls": sum(each.baseline_calls for each in timing.work),
       "rounds": sum(each.rounds for each in timing.work),
       **{
-        f"{name}_ms": float(part)
-        for name, part in zip(Costs._fields, parts, strict=True)
+        f"{name}_ms": 1e3 * part
+        for name, part in timing.parts._asdict().items()
       },
     },
-  }
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-  return {
-    "min": min(values),
-    "median": statistics.median(values),
-    "max": max(values),
   }
 
 

@@ -9,7 +9,7 @@ import zlib
 from typing import NamedTuple
 
 from experiments.paths import resolve
-from specdec_jax.tasks.parallel_text import decode_line
+from specdec_jax.tasks.parallel_text import decode_line, kind_of
 
 _STDIN = "-"
 
@@ -20,10 +20,12 @@ class Example(NamedTuple):
   Attributes:
     line: Where it stands in its file, counted from 1.
     text: The text.
+    kind: The first part of its origin, such as "man"; "" if it is not known.
   """
 
   line: int
   text: str
+  kind: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Task:
       tab-separated file whose first line holds the names; an integer, counted
       from 0, takes that column of a file without such a line. Fields are
       split at tabs alone: quotes have no meaning.
+    origin: The column of the texts' origins, such as "man:coreutils/ls", for
+      results by kind of origin; named or counted as `column` is.
     limit: Takes the first so many texts; None takes all.
     skip_empty: Whether to leave out empty texts, instead of refusing them.
   """
@@ -44,6 +48,7 @@ class Task:
   name: str
   path: str
   column: str | int | None = None
+  origin: str | int | None = None
   limit: int | None = None
   skip_empty: bool = False
 
@@ -54,6 +59,13 @@ class Task:
       )
     if isinstance(self.column, int) and self.column < 0:
       raise ValueError(f"Task.column is {self.column}; columns count from 0.")
+    if self.origin is not None and type(self.origin) is not type(self.column):
+      raise ValueError(
+        f"Task.origin is {self.origin!r} and Task.column {self.column!r}; give"
+        " the names of two columns, or the numbers of two."
+      )
+    if isinstance(self.origin, int) and self.origin < 0:
+      raise ValueError(f"Task.origin is {self.origin}; columns count from 0.")
 
   @property
   def source(self) -> str:
@@ -70,19 +82,23 @@ class Task:
     """
     shown = self.source
     lines = _decoded(_read_bytes(self.path), shown)
-    column = self.column
+    column, origin = self.column, self.origin
     if isinstance(column, str):
       _, header = next(lines, (1, ""))
-      column = _column_of(header, column, shown)
+      column = _column_of(header, column, shown, "column")
+      if isinstance(origin, str):
+        origin = _column_of(header, origin, shown, "origin")
     examples = []
     for number, line in lines:
       if len(examples) == self.limit:
         break
-      text = line
+      text, kind = line, ""
       if column is not None and not (self.skip_empty and not line.strip()):
         text = _field(line, column, f"{shown}:{number}")
+        if origin is not None:
+          kind = kind_of(_field(line, origin, f"{shown}:{number}"))
       if text.strip():
-        examples.append(Example(number, text))
+        examples.append(Example(number, text, kind))
       elif not self.skip_empty:
         raise ValueError(
           f"{shown}:{number}: the text is empty. Remove the line, or set"
@@ -122,12 +138,12 @@ def _decoded(data: bytes, shown: str):
     yield number, decode_line(line, f"{shown}:{number}")
 
 
-def _column_of(header: str, name: str, shown: str) -> int:
+def _column_of(header: str, name: str, shown: str, role: str) -> int:
   names = header.split("\t")
   if name not in names:
     raise ValueError(
       f"{shown}:1: there is no column {name!r}; the first line names"
-      f" {', '.join(map(repr, names))}. Set Task.column to one of them, or"
+      f" {', '.join(map(repr, names))}. Set Task.{role} to one of them, or"
       " to a number, counted from 0, if the file has no line of names."
     )
   return names.index(name)

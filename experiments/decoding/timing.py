@@ -18,8 +18,10 @@ import numpy as np
 
 import specdec_jax as sd
 from experiments.decoding.batching import Batch, budgets, example_keys
+from experiments.decoding.decode import check_finite
 from experiments.decoding.pair import Pair
 from specdec_jax.analysis import round_cost
+from specdec_jax.array_typing import Float
 from specdec_jax.sampling import argmax
 
 _SAMPLE_SECONDS = 0.1
@@ -38,10 +40,11 @@ class Costs(NamedTuple):
     target_verify: A target call with gamma + 1 tokens per row.
     draft_prefill: The draft reads the inputs.
     draft_step: A draft call with one token per row.
-    draft_first: What a draft call with two tokens per row, a round's first
-      one, adds to the target's verification before it. That has filled the
-      processor's caches with the target's weights, so it takes longer than
-      such calls among themselves.
+    draft_first: What a round's first draft call adds to the target's
+      verification before it; it has two tokens per row, or one if the draft
+      keeps no cache. The verification has filled the processor's caches with
+      the target's weights, so it takes longer than such calls among
+      themselves.
   """
 
   target_prefill: float
@@ -70,35 +73,54 @@ class Work(NamedTuple):
 class Timing:
   """All that was measured.
 
+  Texts are in the order of the batches; R repeats of N batches.
+
   Attributes:
     gamma: Draft tokens per round.
-    examples: How many texts were decoded in each repeat.
-    baseline_seconds: One number per repeat, over all batches.
-    speculative_seconds: Likewise.
-    baseline_tokens: Tokens emitted in one repeat.
-    speculative_tokens: Likewise; the same number if decoding is greedy.
-    costs: Per batch, means over the repeats.
+    indices: The texts of each batch.
+    baseline_lengths: Tokens of each text, decoded by the baseline.
+    stats: The counters of each text, decoded speculatively.
+    same_tokens: Whether both gave the same tokens for all texts.
+    baseline_seconds: float64[R, N].
+    speculative_seconds: float64[R, N].
+    costs: Of each repeat and batch.
     work: Per batch.
   """
 
   gamma: int
-  examples: int
-  baseline_seconds: list[float]
-  speculative_seconds: list[float]
-  baseline_tokens: int
-  speculative_tokens: int
-  costs: list[Costs]
+  indices: list[tuple[int, ...]]
+  baseline_lengths: list[int]
+  stats: sd.SpeculationStats
+  same_tokens: bool
+  baseline_seconds: Float[np.ndarray, "R N"]
+  speculative_seconds: Float[np.ndarray, "R N"]
+  costs: list[list[Costs]]
   work: list[Work]
+
+  @property
+  def examples(self) -> int:
+    """How many texts were decoded in each repeat."""
+    return len(self.baseline_lengths)
+
+  @property
+  def baseline_tokens(self) -> int:
+    """Tokens emitted in one repeat."""
+    return sum(self.baseline_lengths)
+
+  @property
+  def speculative_tokens(self) -> int:
+    """Likewise; the same number if decoding is greedy."""
+    return int(np.sum(self.stats.emitted))
 
   @property
   def baseline_ms_per_token(self) -> list[float]:
     """Per repeat."""
-    return [1e3 * s / self.baseline_tokens for s in self.baseline_seconds]
+    return _ms_per_token(self.baseline_seconds, self.baseline_tokens)
 
   @property
   def speculative_ms_per_token(self) -> list[float]:
     """Per repeat."""
-    return [1e3 * s / self.speculative_tokens for s in self.speculative_seconds]
+    return _ms_per_token(self.speculative_seconds, self.speculative_tokens)
 
   @property
   def speedup(self) -> list[float]:
@@ -113,28 +135,71 @@ class Timing:
     ]
 
   @property
+  def typical_costs(self) -> list[Costs]:
+    """Per batch, medians over the repeats."""
+    return [
+      Costs(*map(statistics.median, zip(*each, strict=True)))
+      for each in zip(*self.costs, strict=True)
+    ]
+
+  @property
+  def parts(self) -> Costs:
+    """Means of `typical_costs` over the batches."""
+    return Costs(*map(statistics.fmean, zip(*self.typical_costs, strict=True)))
+
+  @property
   def cost_ratio(self) -> float:
     """The paper's c: a draft call over a target call, with one token each."""
-    return self._mean("draft_step") / self._mean("target_step")
+    return self.parts.draft_step / self.parts.target_step
 
   @property
   def verify_ratio(self) -> float:
     """A target call with gamma + 1 tokens over one with one token."""
-    return self._mean("target_verify") / self._mean("target_step")
+    return self.parts.target_verify / self.parts.target_step
 
   @property
   def predicted_speedup(self) -> float:
-    """See `predicted_speedup`."""
-    return predicted_speedup(self.costs, self.work, self.gamma)
+    """What `typical_costs` say that the speedup should be."""
+    return self._predicted(self.typical_costs)
 
-  def _mean(self, part: str) -> float:
-    return statistics.fmean(getattr(each, part) for each in self.costs)
+  @property
+  def predicted_speedups(self) -> list[float]:
+    """Likewise for each repeat, from its own costs."""
+    return list(map(self._predicted, self.costs))
+
+  def _predicted(self, costs: list[Costs]) -> float:
+    # Samples of both are not equally long.
+    tokens = self.speculative_tokens / self.baseline_tokens
+    return predicted_speedup(costs, self.work, self.gamma) * tokens
+
+
+def _ms_per_token(seconds, tokens: int) -> list[float]:
+  return [1e3 * float(np.sum(each)) / tokens for each in seconds]
+
+
+def baseline_cost(costs: list[Costs], work: list[Work]) -> float:
+  """Seconds that the parts say the baseline takes, over all batches."""
+  return sum(
+    cost.target_prefill + each.baseline_calls * cost.target_step
+    for cost, each in zip(costs, work, strict=True)
+  )
+
+
+def speculative_cost(costs: list[Costs], work: list[Work], gamma: int) -> float:
+  """Seconds that the parts say speculative decoding takes."""
+  return sum(
+    cost.target_prefill
+    + cost.draft_prefill
+    + each.rounds
+    * round_cost(gamma, cost.draft_step, cost.target_verify, cost.draft_first)
+    for cost, each in zip(costs, work, strict=True)
+  )
 
 
 def predicted_speedup(
   costs: list[Costs], work: list[Work], gamma: int
 ) -> float:
-  """What the parts' times say that the speedup should be.
+  """What the parts' times say that the speedup should be, for equal outputs.
 
   Equation 1 and Theorem 3.8 of the paper take acceptance to be i.i.d. and a
   verification to cost as much as a target step; here the rounds are counted
@@ -153,18 +218,9 @@ def predicted_speedup(
     work: Per batch.
     gamma: Draft tokens per round.
   """
-  baseline = sum(
-    cost.target_prefill + each.baseline_calls * cost.target_step
-    for cost, each in zip(costs, work, strict=True)
+  return float(
+    baseline_cost(costs, work) / speculative_cost(costs, work, gamma)
   )
-  speculative = sum(
-    cost.target_prefill
-    + cost.draft_prefill
-    + each.rounds
-    * round_cost(gamma, cost.draft_step, cost.target_verify, cost.draft_first)
-    for cost, each in zip(costs, work, strict=True)
-  )
-  return float(baseline / speculative)
 
 
 def time_pair(
@@ -185,6 +241,9 @@ def time_pair(
     seed: As in `example_keys`.
     repeats: How often to measure; everything ran once before.
     on_progress: Called repeats + 1 times.
+
+  Raises:
+    ValueError: If the target's logits are not finite.
   """
   jobs = []
   for batch in batches:
@@ -199,11 +258,19 @@ def time_pair(
         functools.partial(pair.speculative, *arguments),
       )
     )
-  tokens, calls = [], []
+  outputs, work = ([], []), []
   for batch, job in zip(batches, jobs, strict=True):
-    outputs = [each() for each in job]
-    tokens.append([int(np.sum(o.lengths[: batch.size])) for o in outputs])
-    calls.append(Work(*(int(np.max(o.stats.target_calls)) for o in outputs)))
+    both = jax.device_get([each() for each in job])
+    # A batch runs until its last row ends, be it a dummy.
+    work.append(Work(*(int(np.max(o.stats.target_calls)) for o in both)))
+    for kept, output in zip(outputs, both, strict=True):
+      texts = jax.tree.map(lambda x, size=batch.size: x[:size], output)
+      for index, log_prob in zip(batch.indices, texts.log_probs, strict=True):
+        check_finite(float(log_prob), f"Text {index}")
+      kept.append(texts)
+  baseline, speculative = (
+    jax.tree.map(lambda *rows: np.concatenate(rows), *each) for each in outputs
+  )
   # Batches of one shape share their parts.
   parts = {}
   for batch in batches:
@@ -212,34 +279,38 @@ def time_pair(
   sampled = _sampled(batches)
   on_progress()
 
-  seconds = []
-  samples = {shape: [] for shape in parts}
+  seconds = np.zeros((2, repeats, len(batches)))
+  costs = []
   for repeat in range(repeats):
-    total = np.zeros(2)
+    samples = {shape: [] for shape in parts}
     for i, (batch, job) in enumerate(zip(batches, jobs, strict=True)):
       # Whoever goes first finds the other's data in the processor's caches.
       for which in (0, 1) if repeat % 2 == 0 else (1, 0):
-        total[which] += _seconds(job[which])
+        seconds[which, repeat, i] = _seconds(job[which])
       if i in sampled:
         shape = batch.inputs.shape
         samples[shape].append(parts[shape]())
-    seconds.append(total)
+    means = {shape: _mean(each) for shape, each in samples.items()}
+    costs.append([means[batch.inputs.shape] for batch in batches])
     on_progress()
 
-  means = {
-    shape: Costs(*map(statistics.fmean, zip(*each, strict=True)))
-    for shape, each in samples.items()
-  }
   return Timing(
     gamma=config.gamma,
-    examples=sum(batch.size for batch in batches),
-    baseline_seconds=[float(each[0]) for each in seconds],
-    speculative_seconds=[float(each[1]) for each in seconds],
-    baseline_tokens=sum(each[0] for each in tokens),
-    speculative_tokens=sum(each[1] for each in tokens),
-    costs=[means[batch.inputs.shape] for batch in batches],
-    work=calls,
+    indices=[batch.indices for batch in batches],
+    baseline_lengths=baseline.lengths.tolist(),
+    stats=speculative.stats,
+    same_tokens=bool(np.all(baseline.tokens == speculative.tokens)),
+    baseline_seconds=seconds[0],
+    speculative_seconds=seconds[1],
+    costs=costs,
+    work=work,
   )
+
+
+def _mean(samples: list[Costs]) -> Costs:
+  mean = Costs(*map(statistics.fmean, zip(*samples, strict=True)))
+  # A difference, of which a cheap draft leaves little more than noise.
+  return mean._replace(draft_first=max(mean.draft_first, 0.0))
 
 
 def _sampled(batches: list[Batch]) -> set[int]:
@@ -335,7 +406,8 @@ def _verify_and_draft_often(
   width,
   num_calls,
 ):
-  """Calls the target, then the draft with two tokens, and so on in turns."""
+  """Calls the target, then the draft as a round begins, and so on in turns."""
+  fed = 2 if jax.tree.leaves(draft_start.cache) else 1
 
   def body(i, carry):
     tokens, target_cache, draft_cache = carry
@@ -343,7 +415,7 @@ def _verify_and_draft_often(
       target_params, tokens, target_start.position + i % width, target_cache
     )
     # The draft may have less padding in its vocabulary.
-    tokens = jnp.minimum(argmax(logits)[:, -2:], draft.vocab_size - 1)
+    tokens = jnp.minimum(argmax(logits)[:, -fed:], draft.vocab_size - 1)
     logits, draft_cache = draft.extend(
       draft_params, tokens, draft_start.position + i % width, draft_cache
     )

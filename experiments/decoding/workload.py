@@ -69,7 +69,8 @@ def load(
     encoded,
     {
       "pair": dataclasses.asdict(pair) | {"weights": models.checksum()},
-      "task": dataclasses.asdict(task) | {"texts": checksum(examples)},
+      "task": dataclasses.asdict(task)
+      | {"texts": checksum([each[:2] for each in examples])},
       "max_input_length": max_input_length,
       "prompt_tokens": prompt_tokens,
     },

@@ -6,6 +6,7 @@ laws, at one place or over whole drafts.
 """
 
 from specdec_jax.analysis.closed_forms import (
+  expected_rounds,
   expected_tokens,
   guaranteed_improvement,
   operations_increase,
@@ -31,6 +32,7 @@ __all__ = [
   "counted_operations_increase",
   "counted_tokens",
   "counted_wall_time_improvement",
+  "expected_rounds",
   "expected_tokens",
   "guaranteed_improvement",
   "lk_divergence",

@@ -1,6 +1,6 @@
 """What speculation brings if acceptance is i.i.d. (sections 3.1 to 3.5).
 
-All arguments may be arrays, which broadcast.
+All arguments may be arrays, which broadcast; `expected_rounds` says of its own.
 """
 
 from typing import TypeAlias
@@ -48,6 +48,33 @@ def _expected_tokens(alpha, gamma):
   # By expm1: the difference itself would cancel where alpha is close to 1.
   accepted = alpha * -np.expm1(gamma * np.log(inside)) / (1 - inside)
   return np.where(alpha < 1, 1 + accepted, 1 + gamma)
+
+
+def expected_rounds(alpha: float, gamma: int, num_tokens: ArrayLike) -> Result:
+  """Rounds that texts of so many tokens take; Equation 1 is for endless ones.
+
+  A text's last round may yield more than the text has room for, so there are
+  more of them than num_tokens / `expected_tokens`: from each place on, one
+  round, and as many as what it leaves takes.
+
+  Args:
+    alpha: The acceptance rate, in [0, 1]; one number.
+    gamma: Guesses per round, a whole number from 0; one number.
+    num_tokens: Of each text, whole numbers from 0.
+
+  Raises:
+    ValueError: If a number is out of range.
+  """
+  alpha, most = float(rate("alpha", alpha)), int(guesses(gamma))
+  counts = guesses(num_tokens, name="num_tokens").astype(np.int64)
+  # Of 1, 2 ... gamma + 1 tokens in a round.
+  chances = alpha ** np.arange(most + 1.0)
+  chances[:-1] *= 1 - alpha
+  # Nothing left takes no round, nor does a surplus.
+  rounds = np.zeros(most + 1 + int(counts.max(initial=0)))
+  for left in range(most + 1, len(rounds)):
+    rounds[left] = 1 + chances @ rounds[left - most - 1 : left][::-1]
+  return rounds[most + counts]
 
 
 def round_cost(

@@ -47,6 +47,35 @@ def test_equation_1_is_the_mean_over_all_outcomes(alpha, gamma):
   assert analysis.expected_tokens(alpha, gamma) == pytest.approx(mean)
 
 
+def test_rounds_of_a_text_are_the_mean_over_all_outcomes():
+  """Over what each round may yield, down to the text's end."""
+
+  def rounds(alpha, gamma, left):
+    if left <= 0:
+      return 0.0
+    return 1 + sum(
+      alpha**kept
+      * (1 if kept == gamma else 1 - alpha)
+      * rounds(alpha, gamma, left - kept - 1)
+      for kept in range(gamma + 1)
+    )
+
+  for alpha, gamma in itertools.product([0.0, 0.3, 0.8, 1.0], [0, 1, 4]):
+    found = analysis.expected_rounds(alpha, gamma, [0, 1, 2, 7])
+    assert found == pytest.approx(
+      [rounds(alpha, gamma, left) for left in (0, 1, 2, 7)]
+    )
+  assert analysis.expected_rounds(1, 4, 11) == 3
+  assert analysis.expected_rounds(0.7, 0, 9) == 9
+  # The end of a long text hardly counts.
+  assert 5000 / analysis.expected_rounds(0.7, 5, 5000) == pytest.approx(
+    analysis.expected_tokens(0.7, 5), rel=1e-3
+  )
+  for bad in ((1.2, 3, 5), (0.5, -1, 5), (0.5, 3, 2.5)):
+    with pytest.raises(ValueError, match="must"):
+      analysis.expected_rounds(*bad)
+
+
 def test_limits():
   assert analysis.expected_tokens(0, [0, 1, 7, np.inf]).tolist() == [1] * 4
   assert analysis.expected_tokens(1, [0, 1, 7, np.inf]).tolist() == [

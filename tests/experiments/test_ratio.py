@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from experiments.ratio import ratio_interval
+from experiments.ratio import quotient_interval, ratio_interval
 
 
 def test_equal_weights_are_the_textbooks_interval():
@@ -45,3 +45,37 @@ def test_the_ends_stay_inside_the_possible():
   found = ratio_interval([5, 0, 5, 5], [5, 5, 5, 5])
   assert found["high"] == 1.0
   assert found["low"] > 0.0
+
+
+def test_a_rate_may_have_another_limit():
+  found = ratio_interval([9, 1, 9, 9], [2, 2, 2, 2], most=4)
+  assert found["high"] == 4
+  assert found["mean"] == 3.5
+
+
+def test_a_quotient_of_one_ratio_is_that_ratio():
+  parts, wholes = [0.2, 0.5, 0.9, 0.4], [1, 2, 1, 3]
+  assert quotient_interval([parts], [wholes]) == pytest.approx(
+    ratio_interval(parts, wholes)
+  )
+  # What is the same above and below the line says nothing.
+  tokens = [4, 9, 2, 7]
+  assert quotient_interval([parts, tokens], [tokens, wholes]) == pytest.approx(
+    ratio_interval(parts, wholes)
+  )
+  alone = quotient_interval([[6], [5]], [[3], [2]])
+  assert alone == {"mean": 5.0, "low": None, "high": None}
+
+
+def test_a_quotients_interval_covers_the_true_one():
+  """Time per token over time per token, with samples of unequal lengths."""
+  random = np.random.default_rng(0)
+  covered = 0
+  trials, texts = 1000, 60
+  for _ in range(trials):
+    one, other = random.integers(5, 40, (2, texts))
+    seconds = one * random.gamma(20, 3 / 20, texts)
+    faster = other * random.gamma(5, 1.5 / 5, texts)
+    found = quotient_interval([seconds, other], [faster, one])
+    covered += found["low"] <= 2 <= found["high"]
+  assert 0.92 < covered / trials < 0.97

@@ -36,6 +36,23 @@ def test_columns_by_name_and_by_number(tmp_path):
   ]
 
 
+def test_kinds_of_origin(tmp_path):
+  path = write(tmp_path / "a.tsv", b"text\torigin\none\tman:ls/1\ntwo\tddtp\n")
+  kinds = [Example(2, "one", "man"), Example(3, "two", "ddtp")]
+  assert Task("a", path, column="text", origin="origin").read() == kinds
+  with pytest.raises(ValueError, match=r"a\.tsv:1: .*'kind'.*Task\.origin"):
+    Task("a", path, column="text", origin="kind").read()
+  path = write(tmp_path / "b.tsv", b"one\tman:ls/1\ntwo\n")
+  with pytest.raises(ValueError, match=r"b\.tsv:2: there is no column 1"):
+    Task("a", path, column=0, origin=1).read()
+  assert Task("a", path, column=0, origin=1, limit=1).read()[0].kind == "man"
+  for column in (None, 0):
+    with pytest.raises(ValueError, match=r"Task\.origin is 'origin' and"):
+      Task("a", path, column=column, origin="origin")
+  with pytest.raises(ValueError, match=r"Task\.origin is -1"):
+    Task("a", path, column=0, origin=-1)
+
+
 def test_gzip_and_standard_input(tmp_path, monkeypatch):
   path = write(tmp_path / "a.tsv.gz", gzip.compress(b"a\tb\nx\ty\n"))
   assert Task("a", path, column="b").read() == [Example(2, "y")]

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -6,9 +8,11 @@ from experiments.decoding.timing import (
   Costs,
   Timing,
   Work,
+  _mean,
   _sampled,
   predicted_speedup,
 )
+from specdec_jax.statistics import zero_stats
 
 COSTS = [
   Costs(
@@ -39,23 +43,53 @@ def test_nothing_drafted_and_nothing_to_read_is_no_speedup():
   assert predicted_speedup(costs, [Work(7, 7)], gamma=0) == 1
 
 
-def test_ratios_are_formed_per_repeat():
-  timing = Timing(
+def make_timing(costs):
+  """Two texts alone, of 10 tokens in all and of 20 speculatively."""
+  stats = zero_stats(2, gamma=4)
+  return Timing(
     gamma=4,
-    examples=2,
-    baseline_seconds=[1.0, 4.0],
-    speculative_seconds=[0.5, 1.0],
-    baseline_tokens=10,
-    speculative_tokens=20,
-    costs=COSTS,
+    indices=[(0,), (1,)],
+    baseline_lengths=[7, 3],
+    stats=dataclasses.replace(stats, emitted=np.array([15, 5])),
+    same_tokens=False,
+    baseline_seconds=np.array([[0.25, 0.75], [1.0, 3.0]]),
+    speculative_seconds=np.array([[0.25, 0.25], [0.5, 0.5]]),
+    costs=costs,
     work=WORK,
   )
+
+
+def test_ratios_are_formed_per_repeat():
+  timing = make_timing([COSTS, COSTS])
+  assert timing.examples == 2
   assert timing.baseline_ms_per_token == [100, 400]
   assert timing.speculative_ms_per_token == [25, 50]
   assert timing.speedup == [4, 8]
   assert timing.cost_ratio == pytest.approx(1.5 / 12)
   assert timing.verify_ratio == pytest.approx(14 / 12)
-  assert timing.predicted_speedup == 190 / 138.5
+
+
+def test_samples_are_predicted_per_token():
+  timing = make_timing([COSTS, COSTS])
+  # As above, for twice as many tokens.
+  assert timing.predicted_speedup == pytest.approx(2 * 190 / 138.5)
+  assert timing.predicted_speedups == [timing.predicted_speedup] * 2
+
+
+def test_a_slow_repeat_does_not_move_the_typical_costs():
+  slow = [Costs(*(9 * each for each in cost)) for cost in COSTS]
+  timing = make_timing([COSTS, slow, COSTS])
+  assert timing.typical_costs == COSTS
+  assert timing.parts == Costs(15, 6, 7, 2.5, 0.75, 1.125)
+  # Slow in all parts alike, it is no other ratio.
+  assert timing.predicted_speedups == pytest.approx(
+    [timing.predicted_speedup] * 3
+  )
+
+
+def test_a_first_call_that_is_lost_in_noise_costs_nothing():
+  costs = _mean([COSTS[0]._replace(draft_first=each) for each in (-3.0, 1.0)])
+  assert costs == COSTS[0]._replace(draft_first=0)
 
 
 def test_each_shape_is_sampled():
