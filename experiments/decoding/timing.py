@@ -191,7 +191,9 @@ def speculative_cost(costs: list[Costs], work: list[Work], gamma: int) -> float:
     cost.target_prefill
     + cost.draft_prefill
     + each.rounds
-    * round_cost(gamma, cost.draft_step, cost.target_verify, cost.draft_first)
+    * float(
+      round_cost(gamma, cost.draft_step, cost.target_verify, cost.draft_first)
+    )
     for cost, each in zip(costs, work, strict=True)
   )
 

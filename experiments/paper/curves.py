@@ -1,18 +1,19 @@
 """Curves over alpha, from 0.5 to 0.9, as the paper draws them."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import markdown
-from specdec_jax.array_typing import Float
 
 ALPHAS = np.linspace(0.5, 0.9, 401)
 MARKED = (0.5, 0.6, 0.7, 0.8, 0.9)
 
-Curve = Callable[[Float[np.ndarray, "N"]], np.ndarray]
+Curve = Callable[..., Any]
+"""From float64[N], alphas, to as many numbers."""
 
 
 def axes(label: str, top: float) -> tuple[Figure, Axes]:

@@ -73,7 +73,7 @@ class TrainingRun:
     self.settings = batching.Batching(
       tokens_per_batch,
       tuple(widths),
-      target_widths=target_widths and tuple(target_widths),
+      target_widths=None if target_widths is None else tuple(target_widths),
       seed=seed,
       joined=self.decoder_only,
       rows_multiple=self._mesh.shape[partitioning.DATA] * microbatches,
