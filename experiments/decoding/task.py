@@ -95,7 +95,7 @@ class Task:
       text, kind = line, ""
       if column is not None and not (self.skip_empty and not line.strip()):
         text = _field(line, column, f"{shown}:{number}")
-        if origin is not None:
+        if isinstance(origin, int):
           kind = kind_of(_field(line, origin, f"{shown}:{number}"))
       if text.strip():
         examples.append(Example(number, text, kind))
