@@ -155,18 +155,14 @@ def test_memory_is_what_the_machine_says():
 
 def test_the_estimate_is_of_the_weights_and_little_more():
   config = sd.SpeculativeConfig(gamma=7, max_new_tokens=64)
-  arguments = {"config": config, "batch_size": 1, "input_length": 64}
   tiny = RandomModel("tiny", "bfloat16")
   weights = 2 * sum(
     each.size * each.dtype.itemsize for each in tiny.leaves.values()
   )
-  needed = bytes_needed(tiny, tiny, **arguments)
+  needed = bytes_needed(
+    tiny, tiny, config=config, batch_size=1, input_length=64
+  )
   assert weights < needed < weights + 0.8e9
-  # A hundred rows of ten thousand positions: keys and values of the inputs.
-  many = {**arguments, "batch_size": 100, "input_length": 10_000}
-  width = TINY.num_heads * TINY.head_dim
-  caches = 2 * TINY.num_decoder_layers * 2 * 100 * 10_000 * width * 2
-  assert bytes_needed(tiny, tiny, **many) - needed > caches
 
 
 def test_weights_are_random_of_the_dtype_and_finite():

@@ -98,19 +98,20 @@ def test_microbatches_change_nothing(text, tmp_path):
   np.testing.assert_allclose(found[0], found[1], rtol=1e-4)
 
 
-def test_targets_may_be_narrower_than_sources(text, tmp_path):
-  run(text, tmp_path, steps=6, target_widths=(16, 24))
+def test_targets_may_be_narrower_and_products_precise(text, tmp_path):
+  run(
+    text,
+    tmp_path,
+    steps=6,
+    target_widths=(24,),
+    matmul_precision="float32",
+  )
   assert curve(tmp_path)[6] > 0
   manifest = json.loads((tmp_path / "manifest.json").read_text())
-  assert manifest["target_widths"] == [16, 24]
+  assert manifest["target_widths"] == [24]
+  assert manifest["matmul_precision"] == "float32"
   with pytest.raises(ValueError, match="raise target_widths"):
     run(text, tmp_path / "none", target_widths=(1,))
-
-
-def test_precision_is_part_of_the_run(text, tmp_path):
-  run(text, tmp_path, steps=6, matmul_precision="float32")
-  manifest = json.loads((tmp_path / "manifest.json").read_text())
-  assert manifest["matmul_precision"] == "float32"
   with pytest.raises(ValueError, match="matmul_precision is 'fast'"):
     run(text, tmp_path, matmul_precision="fast")
 
