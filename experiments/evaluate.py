@@ -9,7 +9,6 @@ each draft also alpha, by the paper's definition and as decoding counts it
 again, it goes on where it stopped.
 """
 
-import dataclasses
 import math
 import pathlib
 from collections.abc import Callable, Sequence

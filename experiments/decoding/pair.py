@@ -18,7 +18,6 @@ from specdec_jax.t5.vocabulary import (
   check_same_tokens,
 )
 
-
 TABLE = ".npz"
 """How the name of an n-gram table ends; folders hold models."""
 
