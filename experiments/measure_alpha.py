@@ -549,15 +549,17 @@ def _summary(records: list[dict[str, Any]], min_tokens: int) -> dict[str, Any]:
 
 def _show(console: Console, lines: list[dict[str, Any]]) -> None:
   first = lines[0]
-  table = Table(title=f"{first['pair']} on {first['task']}")
+  table = Table(
+    title=f"{first['pair']} on {first['task']}", box=None, padding=(0, 1, 0, 0)
+  )
   for heading in (
     "draft",
-    "temperature",
+    "T",
     "lenience",
     "tokens",
     "alpha",
     "alpha-hat",
-    "tokens per target call",
+    "tokens per call",
   ):
     table.add_column(heading, justify="right")
 

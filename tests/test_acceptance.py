@@ -25,6 +25,7 @@ SAMPLINGS = {
 
 
 LENIENCES = (1.0, 0.5, 0.1, 0.0)
+RULE = functools.partial(apply_rule, lenience=0.5)
 
 
 def betas_of(pair, inputs, tokens, sampling, **options):
@@ -118,7 +119,6 @@ def test_beta_of_ngrams_is_that_of_their_law():
 def test_beta_is_how_often_the_rule_keeps_what_is_drafted(kind, name):
   """The drafter's own laws, and the rule's thresholds found by bisection."""
   sampling = SAMPLINGS[name]
-  lenience = 0.5
   make = toy.ngram_pair if kind == "ngram" else toy.table_pair
   pair = make(vocab_size=5, order=1, sources=1)
   words = np.arange(5)
@@ -143,17 +143,17 @@ def test_beta_is_how_often_the_rule_keeps_what_is_drafted(kind, name):
   p = np.float32(standardise(pair.target_params[0, :5], sampling))
   if name == "greedy":
     best = np.exp(pair.target_params[0, :5])
-    kept = best >= lenience * best.max(axis=1, keepdims=True)
+    kept = best >= 0.5 * best.max(axis=1, keepdims=True)
     assert np.any(kept != p)
   else:
     law = outcomes(
-      functools.partial(apply_rule, lenience=lenience),
+      RULE,
       np.tile(np.arange(5, dtype=np.int32), 5)[:, None],
       np.repeat(q, 5, axis=0)[:, None],
       np.repeat(np.stack([p, p], axis=1), 5, axis=0),
     )
     kept = law[:, 1].sum(axis=1).reshape(5, 5)
-  found = betas_of(pair, inputs, tokens, sampling, lenience=lenience)
+  found = betas_of(pair, inputs, tokens, sampling, lenience=0.5)
   np.testing.assert_allclose(found[:, 1], (q * kept).sum(1), atol=2e-6)
 
 

@@ -308,6 +308,23 @@ def test_the_gin_file_measures(pair_folder, task, tmp_path):
   assert set(by_temperature(result)) == {0.0, 1.0}
 
 
+def test_the_gin_file_of_the_paper_names_its_drafts(
+  pair_folder, task, tmp_path
+):
+  with pytest.raises(FileNotFoundError, match=r"none\.npz; .*count_ngrams"):
+    measure_alpha.main(
+      [
+        "--gin_file=measure_alpha_ende.gin",
+        f"--gin.TARGET='{pair_folder}/target'",
+        f"--gin.VOCABULARY='{pair_folder}/sentencepiece.model'",
+        f"--gin.UNIGRAM='{tmp_path}/none.npz'",
+        f"--gin.Task.path='{task.path}'",
+        "--gin.Task.column=None",
+        f"--output_dir={tmp_path}",
+      ]
+    )
+
+
 @pytest.mark.parametrize(
   ("changes", "message"),
   [
