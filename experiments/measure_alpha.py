@@ -569,7 +569,7 @@ def _show(console: Console, lines: list[dict[str, Any]]) -> None:
     mean, low, high = values["mean"], values["low"], values["high"]
     if low is None:
       return f"{mean:.3f}"
-    return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+    return f"{mean:.3f} ({low:.3f}\u2013{high:.3f})"
 
   for each in lines:
     efficiency = each["block_efficiency"]
