@@ -561,7 +561,9 @@ def _show(console: Console, lines: list[dict[str, Any]]) -> None:
     "alpha-hat",
     "tokens per call",
   ):
-    table.add_column(heading, justify="right")
+    table.add_column(
+      heading, justify="right", no_wrap=heading.startswith("alpha")
+    )
 
   def interval(values):
     if values is None or values["mean"] is None:
