@@ -9,7 +9,6 @@ each draft also alpha, by the paper's definition and as decoding counts it
 again, it goes on where it stopped.
 """
 
-import dataclasses
 import math
 import pathlib
 from collections.abc import Callable, Sequence
@@ -211,22 +210,26 @@ def run(
     if pair.draft is None:
       continue
     place = folder / "drafts" / pair.config.name
-    found = evaluate(pair, "draft", pair.draft, pair.draft_params, place)
-    alpha = measure_alpha.measure(
-      pair,
+    models.append(evaluate(pair, "draft", pair.draft, pair.draft_params, place))
+  drafts = {each.config.name: each for each in loaded if each.draft is not None}
+  if drafts:
+    alphas = measure_alpha.measure(
+      drafts,
       sources,
       configs,
+      leniences=(1.0,),
+      decode=True,
       task=task,
-      output_dir=str(place / "alpha"),
-      manifest={
-        "pair": dataclasses.asdict(pair.config) | {"weights": pair.checksum()},
-        "sources": checksum(sources),
-      },
+      output_dir=str(folder / "alpha"),
+      manifest={},
       min_tokens=min_tokens,
       resume=resume,
       **settings,
     )
-    models.append(found | {"alpha": alpha["temperatures"]})
+    for model in models[1:]:
+      model["alpha"] = [
+        each for each in alphas if each["draft"] == model["pair"]
+      ]
 
   report = {
     "task": task,
@@ -268,6 +271,13 @@ def _check_pairs(pairs: Sequence[PairConfig]) -> None:
   if not pairs:
     raise ValueError("evaluate.pairs is empty; give at least one PairConfig.")
   check_one_target(pairs, "evaluate.pairs")
+  for each in pairs:
+    if each.drafts_from_table:
+      raise ValueError(
+        f"PairConfig.draft is {each.draft} in evaluate.pairs, an n-gram table,"
+        " and only models have a line in a model card; give it to"
+        " measure_alpha."
+      )
   names = [each.name for each in pairs]
   for name in names:
     # It names a folder.

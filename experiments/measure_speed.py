@@ -23,7 +23,7 @@ from experiments import compilation_cache, environment, gin_cli
 from experiments.checks import check_integers
 from experiments.decoding import workload
 from experiments.decoding.batching import make_batches, spread_indices
-from experiments.decoding.drafts import check_one_target, load_drafts
+from experiments.decoding.drafts import check_drafts, load_drafts
 from experiments.decoding.pair import PairConfig
 from experiments.decoding.speed import make_cell
 from experiments.decoding.task import Task
@@ -68,7 +68,8 @@ def run(
   """Times a grid.
 
   Args:
-    drafts: By what to call each draft, the target with it.
+    drafts: By what to call each draft, the target with it; a draft may be an
+      n-gram table.
     task: The texts.
     output_dir: Where the results go. Cells that are there already are not
       timed again.
@@ -129,7 +130,7 @@ def run(
     repeats=repeats,
     input_length_multiple=input_length_multiple,
   )
-  _check_drafts(drafts)
+  check_drafts(drafts, "measure_speed.drafts")
   for each in drafts.values():
     each.load_vocabulary()
   first, *others = drafts.values()
@@ -232,29 +233,6 @@ def _check_each_from_1(**axes: Sequence[int]) -> None:
   for name, values in axes.items():
     for each in values:
       check_integers(1, **{f"a value of {name}": each})
-
-
-def _check_drafts(drafts: Mapping[str, PairConfig]) -> None:
-  if not drafts:
-    raise ValueError(
-      "measure_speed.drafts is empty; give a PairConfig by the name of its"
-      " draft."
-    )
-  pairs = list(drafts.values())
-  check_one_target(pairs, "measure_speed.drafts")
-  names = list(dict.fromkeys(each.name for each in pairs))
-  if len(names) > 1:
-    raise ValueError(
-      f"PairConfig.name is {names[0]!r} in one of measure_speed.drafts and"
-      f" {names[1]!r} in another; it names the target and all its drafts, so"
-      " give one."
-    )
-  for name, each in drafts.items():
-    if each.draft is None:
-      raise ValueError(
-        f"PairConfig.draft of measure_speed.drafts[{name!r}] is None; every"
-        " cell times the baseline too, so name a draft, or leave it out."
-      )
 
 
 def _found(cells: Records) -> dict[Cell, dict[str, Any]]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+from collections.abc import Iterable
 from typing import Any
 
 MANIFEST = "manifest.json"
@@ -16,10 +17,20 @@ def checksum(value: Any) -> str:
 
 def write_json(path: pathlib.Path, value: Any) -> None:
   """Writes a JSON file, whole or not at all."""
+  text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+  _write(path, text + "\n")
+
+
+def write_json_lines(path: pathlib.Path, values: Iterable[Any]) -> None:
+  """Writes a file of JSON lines, whole or not at all."""
+  lines = (json.dumps(x, ensure_ascii=False, allow_nan=False) for x in values)
+  _write(path, "".join(line + "\n" for line in lines))
+
+
+def _write(path: pathlib.Path, text: str) -> None:
   path.parent.mkdir(parents=True, exist_ok=True)
   unfinished = path.with_name(path.name + ".unfinished")
-  text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-  unfinished.write_text(text + "\n", encoding="utf-8")
+  unfinished.write_text(text, encoding="utf-8")
   os.replace(unfinished, path)
 
 

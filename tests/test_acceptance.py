@@ -1,6 +1,7 @@
 """alpha from both laws: against tables, an uncached oracle, and counts."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +11,10 @@ import pytest
 import specdec_jax as sd
 from specdec_jax import analysis
 from specdec_jax.acceptance import row_sums
+from specdec_jax.sampling import make_sampler
+from specdec_jax.verification import apply_rule
 from tests import toy
-from tests.enumeration import standardise
+from tests.enumeration import outcomes, standardise
 
 SAMPLINGS = {
   "plain": sd.SamplingConfig(),
@@ -21,10 +24,18 @@ SAMPLINGS = {
 }
 
 
-def betas_of(pair, inputs, tokens, sampling):
+LENIENCES = (1.0, 0.5, 0.1, 0.0)
+RULE = functools.partial(apply_rule, lenience=0.5)
+
+
+def betas_of(pair, inputs, tokens, sampling, **options):
   return np.asarray(
     sd.acceptance_probabilities(
-      jnp.asarray(inputs), jnp.asarray(tokens), sampling=sampling, **pair.models
+      jnp.asarray(inputs),
+      jnp.asarray(tokens),
+      sampling=sampling,
+      **pair.models,
+      **options,
     )
   )
 
@@ -101,6 +112,81 @@ def test_beta_of_ngrams_is_that_of_their_law():
     )
   )
   np.testing.assert_allclose(found, np.minimum(p, q).sum(-1), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["ngram", "table"])
+@pytest.mark.parametrize("name", ["filtered", "greedy"])
+def test_beta_is_how_often_the_rule_keeps_what_is_drafted(kind, name):
+  """The drafter's own laws, and the rule's thresholds found by bisection."""
+  sampling = SAMPLINGS[name]
+  make = toy.ngram_pair if kind == "ngram" else toy.table_pair
+  pair = make(vocab_size=5, order=1, sources=1)
+  words = np.arange(5)
+  # In row v the target wrote v, and beta of what follows is asked for.
+  inputs = np.full((5, 1), 3)
+  tokens = np.stack([words, words], axis=1)
+  drafter = pair.models["drafter"]
+  draft, _ = drafter.draft(
+    pair.draft_params,
+    sd.Context(
+      jnp.asarray(np.pad(tokens, ((0, 0), (1, 0)))),
+      jnp.full(5, 2),
+      jnp.zeros(5, jnp.int32),
+    ),
+    # All that such a draft remembers is what it is fed.
+    drafter.prefill(pair.draft_params, jnp.asarray(inputs), 8),
+    jax.random.split(jax.random.key(0), 5),
+    make_sampler(sampling, 5),
+    1,
+  )
+  q = np.asarray(draft.probs)[:, 0]
+  p = np.float32(standardise(pair.target_params[0, :5], sampling))
+  if name == "greedy":
+    best = np.exp(pair.target_params[0, :5])
+    kept = best >= 0.5 * best.max(axis=1, keepdims=True)
+    assert np.any(kept != p)
+  else:
+    law = outcomes(
+      RULE,
+      np.tile(np.arange(5, dtype=np.int32), 5)[:, None],
+      np.repeat(q, 5, axis=0)[:, None],
+      np.repeat(np.stack([p, p], axis=1), 5, axis=0),
+    )
+    kept = law[:, 1].sum(axis=1).reshape(5, 5)
+  found = betas_of(pair, inputs, tokens, sampling, lenience=0.5)
+  np.testing.assert_allclose(found[:, 1], (q * kept).sum(1), atol=2e-6)
+
+
+def test_beta_of_several_leniences_is_that_of_each():
+  pair = toy.table_pair(vocab_size=6)
+  inputs = np.array([[3, 4, 2], [5, 0, 0], [2, 2, 0]])
+  tokens = np.random.default_rng(0).integers(0, 6, (3, 7))
+  # A row of every kind, and words that one of the two never says.
+  sampling = sd.SamplingConfig((1.0, 0.0, 0.7), top_k=4)
+  found = betas_of(pair, inputs, tokens, sampling, lenience=LENIENCES)
+  assert found.shape == (4, 3, 7)
+  exact = betas_of(pair, inputs, tokens, sampling)
+  np.testing.assert_array_equal(found[0], exact)
+  for i, lenience in enumerate(LENIENCES):
+    for row in (0, 2):
+      one = dataclasses.replace(sampling, temperature=(1.0, 0.0, 0.7)[row])
+      source = inputs[row].sum() % 3
+      seen = [0]
+      for t, token in enumerate(tokens[row]):
+        context = pair.target.context(seen)
+        p, q = (
+          standardise(params[source, context], one)
+          for params in (pair.target_params, pair.draft_params)
+        )
+        assert found[i, row, t] == pytest.approx(
+          analysis.shared_mass(p, q, lenience), abs=1e-5
+        )
+        seen.append(int(token))
+  assert np.all(np.diff(found, axis=0) >= -1e-6)
+  # A greedy guess is kept or not, and at 0 always.
+  assert set(np.unique(found[:, 1])) == {0.0, 1.0}
+  assert np.all(found[-1, 1] == 1)
+  assert 0 < found[0, 1].mean() < found[2, 1].mean()
 
 
 def test_a_pair_of_equals_keeps_everything():
@@ -198,3 +284,7 @@ def test_what_does_not_fit_is_refused(unchecked):
     )
   with pytest.raises(ValueError, match="2 rows of inputs and 1 of tokens"):
     sd.acceptance_probabilities(np.array([[3], [4]]), tokens, **arguments)
+  with pytest.raises(ValueError, match="lenience is 2; it must lie in"):
+    sd.acceptance_probabilities(
+      np.array([[3]]), tokens, **arguments, lenience=(1.0, 2)
+    )

@@ -11,11 +11,15 @@ import specdec_jax as sd
 from experiments import checkpoint
 from experiments.paths import resolve
 from specdec_jax.array_typing import Array, Int, Key, Params
+from specdec_jax.drafters import ModelDrafter, NgramModel
 from specdec_jax.t5.vocabulary import (
   SentencePieceVocabulary,
   check_model_size,
   check_same_tokens,
 )
+
+TABLE = ".npz"
+"""How the name of an n-gram table ends; folders hold models."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +30,8 @@ class PairConfig:
     name: What to call it in reports.
     target: The target's checkpoint, anything that `t5.load` or `lm.load`
       reads.
-    draft: The draft's; None if nothing is drafted (gamma = 0).
+    draft: The draft's, or an n-gram table's file (.npz), which
+      `experiments.count_ngrams` writes; None if nothing is drafted (gamma = 0).
     vocabulary: The SentencePiece model; None for spiece.model in the target's
       folder, where Hugging Face keeps it.
     draft_vocabulary: The draft's own, to be checked against the target's;
@@ -47,6 +52,19 @@ class PairConfig:
   target_config: str | None = None
   draft_config: str | None = None
   dtype: str = "float32"
+
+  def __post_init__(self):
+    if self.drafts_from_table and self.draft_config is not None:
+      raise ValueError(
+        f"PairConfig.draft_config is {self.draft_config!r}, but the draft"
+        f" {self.draft} is an n-gram table, which has no size to tell; set it"
+        " to None."
+      )
+
+  @property
+  def drafts_from_table(self) -> bool:
+    """Whether the draft is an n-gram table, and no model."""
+    return self.draft is not None and self.draft.endswith(TABLE)
 
   def load_vocabulary(self) -> SentencePieceVocabulary:
     """Reads the vocabulary, before any weights.
@@ -87,16 +105,20 @@ class PairConfig:
     check_model_size(vocabulary, target.vocab_size, self.target)
     if self.draft is None:
       return Pair(self, vocabulary, target, target_params, None, None)
-    draft, draft_params = checkpoint.load(
-      self.draft, self.draft_config, dtype=self.dtype
-    )
-    if type(draft) is not type(target):
-      raise ValueError(
-        f"The target {self.target} is a {type(target).__name__}, the draft"
-        f" {self.draft} a {type(draft).__name__}, which read their inputs in"
-        " different ways; give two models of one kind."
+    if self.drafts_from_table:
+      draft_params = _load_table(self.draft)
+      draft = NgramModel(draft_params.vocab_size)
+    else:
+      draft, draft_params = checkpoint.load(
+        self.draft, self.draft_config, dtype=self.dtype
       )
-    # What both models have beyond the one vocabulary is padding.
+      if type(draft) is not type(target):
+        raise ValueError(
+          f"The target {self.target} is a {type(target).__name__}, the draft"
+          f" {self.draft} a {type(draft).__name__}, which read their inputs in"
+          " different ways; give two models of one kind."
+        )
+    # What both have beyond the one vocabulary is padding.
     check_model_size(vocabulary, draft.vocab_size, self.draft)
     return Pair(self, vocabulary, target, target_params, draft, draft_params)
 
@@ -110,8 +132,8 @@ class Pair:
     vocabulary: What both models speak.
     target: The target.
     target_params: Its parameters.
-    draft: The draft; None if there is none.
-    draft_params: Its parameters.
+    draft: The draft, which may be an `NgramModel`; None if there is none.
+    draft_params: Its parameters; of an `NgramModel` its table.
   """
 
   config: PairConfig
@@ -122,7 +144,7 @@ class Pair:
   draft_params: Params
 
   @property
-  def drafter(self) -> sd.Drafter | None:
+  def drafter(self) -> ModelDrafter | None:
     """The draft as a drafter for this target."""
     if self.draft is None:
       return None
@@ -179,6 +201,16 @@ def _sum_of_bits(x: Array) -> Array:
   # shift: so are changes of the highest bits, all the signs for one.
   mixed = bits * (jax.lax.iota(jnp.uint32, bits.size) * 2 + 1)
   return jnp.sum(mixed ^ (mixed >> 15), dtype=jnp.uint32)
+
+
+def _load_table(path: str) -> sd.NgramTable:
+  try:
+    return sd.load_ngrams(resolve(path))
+  except FileNotFoundError as error:
+    raise FileNotFoundError(
+      f"There is no n-gram table at {path}; python -m experiments.count_ngrams"
+      " --gin_file=count_ngrams.gin makes unigram.npz and bigram.npz."
+    ) from error
 
 
 def _beside(folder: str, name: str) -> str:

@@ -229,8 +229,8 @@ def test_alpha_is_what_measure_alpha_says(whole, pair_config, tmp_path):
   _, report, _ = whole
   path = tmp_path / "sources.txt"
   path.write_text("".join(f"{row[0]}\n" for row in ROWS))
-  wanted = measure_alpha.run(
-    pair=pair_config,
+  (wanted,) = measure_alpha.run(
+    drafts={"tiny": pair_config},
     task=Task("texts", str(path)),
     output_dir=str(tmp_path / "alpha"),
     max_input_length=32,
@@ -238,7 +238,7 @@ def test_alpha_is_what_measure_alpha_says(whole, pair_config, tmp_path):
     temperatures=(0.0,),
     gamma=3,
     batch_size=4,
-  )["temperatures"][0]
+  )
   target, draft, itself = report["models"]
   assert target["alpha"] is None
   (found,) = draft["alpha"]
@@ -448,6 +448,8 @@ def test_pairs_have_one_target_and_each_a_name(
   refused((pair_config, pair_config), "PairConfig.name is 'tiny'")
   path = dataclasses.replace(pair_config, name="a/b")
   refused((path,), "'a/b'.*without a slash")
+  table = dataclasses.replace(pair_config, draft="bigram.npz")
+  refused((table,), "bigram.npz in evaluate.pairs, an n-gram table")
   # Found before the first pair is evaluated.
   missing = dataclasses.replace(own_draft, draft="/no/such")
   refused((pair_config, missing), "/no/such", FileNotFoundError)
