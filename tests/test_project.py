@@ -90,7 +90,9 @@ def test_core_dependencies_are_light():
   }
 
 
-@pytest.mark.parametrize("target", ["demo", "reproduce", "test", "lint", "format", "clean"])
+@pytest.mark.parametrize(
+  "target", ["demo", "reproduce", "test", "lint", "format", "clean"]
+)
 def test_make_knows_a_target(target):
   run = make("--dry-run", "--always-make", target, f"PYTHON={sys.executable}")
   expected = {

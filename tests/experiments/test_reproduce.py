@@ -62,7 +62,8 @@ def test_a_stage_is_a_command_that_takes_its_flags(stage):
 def test_each_page_has_a_command_and_a_configuration():
   modules = (REPOSITORY / "experiments" / "paper").glob("*_[1-5].py")
   configured = (REPOSITORY / "gin_configs" / "paper").glob("*.gin")
-  expected = {f"{what}_{i}" for what in ("table", "figure") for i in range(1, 6)}
+  kinds = ("table", "figure")
+  expected = {f"{kind}_{i}" for kind in kinds for i in range(1, 6)}
   assert {path.stem for path in modules} == expected
   assert {path.stem for path in configured} == expected
   assert set(reproduce.PAGES) == expected
