@@ -76,9 +76,7 @@ def run(
       `output_dir` holds traces of another run.
   """
   if not gammas or len(set(gammas)) < len(gammas):
-    raise ValueError(
-      f"gammas is {tuple(gammas)}; give one or more, each once."
-    )
+    raise ValueError(f"gammas is {tuple(gammas)}; give one or more, each once.")
   for each in gammas:
     check_integers(1, **{"a value of gammas": each})
   check_integers(

@@ -24,17 +24,17 @@ COLOURS = {
 
 
 class Call(NamedTuple):
-  """A call of a model.
+  """A call of a model; the unit of time is a target call of one token.
 
   Attributes:
     what: One of `COLOURS`.
-    begin: When it begins, in milliseconds.
-    milliseconds: How long it takes.
+    begin: When it begins.
+    length: How long it takes.
   """
 
   what: str
   begin: float
-  milliseconds: float
+  length: float
 
 
 def make(results: Sequence[str]) -> page.Page:
@@ -55,9 +55,9 @@ def make(results: Sequence[str]) -> page.Page:
       f"{', '.join(results)} are of {len(texts)} texts or pairs, and Figure 5"
       " is of one; name files of one."
     )
-  rows = {
-    f"γ = {line['gamma']}": speculative_calls(line) for line in lines
-  } | {"baseline": baseline_calls(lines[0])}
+  rows = {f"γ = {line['gamma']}": speculative_calls(line) for line in lines} | {
+    "baseline": baseline_calls(lines[0])
+  }
   runs = measured.Runs(lines)
   return page.Page(
     "Figure 5: one text's calls over time",
@@ -65,17 +65,20 @@ def make(results: Sequence[str]) -> page.Page:
       [
         f"{measured.pair_name(lines[0])} on {lines[0]['task']}, T ="
         f' {lines[0]["temperature"]:g}, of: "{lines[0]["text"]}"',
-        "The rounds are counted, and each call is as long as such calls were"
-        " for this text (median of the repeats); what is between calls is not"
-        " drawn. A round's first draft call has two tokens. The paper's figure"
-        " is a schema of another text.",
+        "The rounds are counted, and each call is as long as such calls were for"
+        " this text (median of the repeats), in target calls of one token of the"
+        " same run: runs one after the other are not equally fast, so their"
+        " milliseconds are not to be set side by side. What is between calls is"
+        " not drawn. A round's first draft call has two tokens. The paper's"
+        " figure is a schema of another text.",
         markdown.table(
           (
             "",
             "target calls, paper",
             "target calls, ours",
             "draft calls",
-            "milliseconds, from the parts",
+            "time, in target calls",
+            "a target call, ms",
             "baseline over it",
             "speed, measured",
             "run",
@@ -88,6 +91,7 @@ def make(results: Sequence[str]) -> page.Page:
               str(lines[0]["baseline_calls"]),
               "0",
               f"{end(rows['baseline']):.1f}",
+              f"{lines[0]['parts_ms']['target_step']:.2f}",
               "1.00x",
               NOT_MEASURED,
               runs.number(lines[0]),
@@ -104,7 +108,7 @@ def make(results: Sequence[str]) -> page.Page:
 
 def speculative_calls(line: measured.Line) -> list[Call]:
   """Returns a trace's calls, in order."""
-  parts = line["parts_ms"]
+  parts = _in_steps(line)
   drafting = [parts["draft_first"]] + [parts["draft_step"]] * (
     line["gamma"] - 1
   )
@@ -121,7 +125,7 @@ def speculative_calls(line: measured.Line) -> list[Call]:
 
 def baseline_calls(line: measured.Line) -> list[Call]:
   """Returns the calls of plain decoding, in order."""
-  parts = line["parts_ms"]
+  parts = _in_steps(line)
   return _in_order(
     [
       ("target, encoder", parts["target_prefill"]),
@@ -131,24 +135,23 @@ def baseline_calls(line: measured.Line) -> list[Call]:
 
 
 def end(calls: Sequence[Call]) -> float:
-  """Returns when the last call ends, in milliseconds."""
-  return calls[-1].begin + calls[-1].milliseconds
+  """Returns when the last call ends."""
+  return calls[-1].begin + calls[-1].length
 
 
 def draw(rows: dict[str, list[Call]]) -> Figure:
   """Returns the picture; the first row is on top."""
   figure = Figure(figsize=(9, 0.7 * len(rows) + 1.2), layout="constrained")
-  diagram = figure.add_subplot(xlabel="milliseconds")
+  diagram = figure.add_subplot(xlabel="time, in target calls of one token")
   for place, calls in enumerate(rows.values()):
     for what, colour in COLOURS.items():
-      bars = [
-        (each.begin, each.milliseconds) for each in calls if each.what == what
-      ]
+      bars = [(each.begin, each.length) for each in calls if each.what == what]
       diagram.broken_barh(
         bars,
         (place - 0.35, 0.7),
         facecolors=colour,
-        edgecolors="white",
+        # Edges would cover what a small draft takes.
+        edgecolors="white" if what == "target, decoder" else "none",
         linewidth=0.3,
         label=what if place == 0 else None,
       )
@@ -159,24 +162,30 @@ def draw(rows: dict[str, list[Call]]) -> Figure:
   return figure
 
 
+def _in_steps(line: measured.Line) -> dict[str, float]:
+  """Returns the parts' times in target calls of one token."""
+  parts = line["parts_ms"]
+  return {name: each / parts["target_step"] for name, each in parts.items()}
+
+
 def _in_order(calls: Sequence[tuple[str, float]]) -> list[Call]:
   ends = itertools.accumulate((each for _, each in calls), initial=0.0)
   return [
-    Call(what, begin, milliseconds)
-    for (what, milliseconds), begin in zip(calls, ends, strict=False)
+    Call(what, begin, length)
+    for (what, length), begin in zip(calls, ends, strict=False)
   ]
 
 
 def _row(line: measured.Line, runs: measured.Runs) -> tuple[str, ...]:
-  milliseconds = end(speculative_calls(line))
-  # Of its own times: two lines were not timed side by side.
-  faster = end(baseline_calls(line)) / milliseconds
+  length = end(speculative_calls(line))
+  faster = end(baseline_calls(line)) / length
   return (
     f"γ = {line['gamma']}",
     str(FIGURE_5.get(line["gamma"], NOT_MEASURED)),
     str(len(line["rounds"])),
     str(len(line["rounds"]) * line["gamma"]),
-    f"{milliseconds:.1f}",
+    f"{length:.1f}",
+    f"{line['parts_ms']['target_step']:.2f}",
     f"{faster:.2f}x",
     measured.spread(line["speedup"]),
     runs.number(line),

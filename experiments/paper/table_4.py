@@ -113,8 +113,16 @@ def _measured(lines: Sequence[measured.Line]) -> list[str]:
     "Ours, from what was counted and timed. Expected is Theorem 3.8 of α̂ and"
     " c, as in the paper; predicted has none of its assumptions.",
     markdown.table(
-      (*_CELL, "α̂", "c", "verification", "expected", "predicted", "empirical")
-      + ("run",),
+      (
+        *_CELL,
+        "α̂",
+        "c",
+        "verification",
+        "expected",
+        "predicted",
+        "empirical",
+        "run",
+      ),
       [
         (
           *_cell(line),
