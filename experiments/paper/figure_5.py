@@ -65,10 +65,10 @@ def make(results: Sequence[str]) -> page.Page:
       [
         f"{measured.pair_name(lines[0])} on {lines[0]['task']}, T ="
         f' {lines[0]["temperature"]:g}, of: "{lines[0]["text"]}"',
-        "The rounds are counted, and each call is as long as such calls were for"
-        " this text (median of the repeats), in target calls of one token of the"
-        " same run: runs one after the other are not equally fast, so their"
-        " milliseconds are not to be set side by side. What is between calls is"
+        "The rounds are counted, and each call is as long as such calls were"
+        " for this text (median of the repeats), in target calls of one token"
+        " of the same run: runs one after the other are not equally fast, so"
+        " their milliseconds are not to be set side by side. What is between calls is"
         " not drawn. A round's first draft call has two tokens. The paper's"
         " figure is a schema of another text.",
         markdown.table(
