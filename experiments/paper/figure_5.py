@@ -69,8 +69,8 @@ def make(results: Sequence[str]) -> page.Page:
         " for this text (median of the repeats), in target calls of one token"
         " of the same run: runs one after the other are not equally fast, so"
         " their milliseconds are not to be set side by side. What is between"
-        " calls is not drawn. A round's first draft call has two tokens. The paper's"
-        " figure is a schema of another text.",
+        " calls is not drawn. A round's first draft call has two tokens. The"
+        " paper's figure is a schema of another text.",
         markdown.table(
           (
             "",
