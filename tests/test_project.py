@@ -90,18 +90,23 @@ def test_core_dependencies_are_light():
   }
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "format", "clean"])
+@pytest.mark.parametrize(
+  "target", ["demo", "reproduce", "test", "lint", "format", "clean"]
+)
 def test_make_knows_a_target(target):
   run = make("--dry-run", "--always-make", target, f"PYTHON={sys.executable}")
   expected = {
     "demo": "-m experiments.generate --gin_file=gin_configs/demo.gin",
+    "reproduce": (
+      "-m experiments.reproduce --gin_file=gin_configs/reproduce.gin"
+    ),
     "test": "-m pytest",
     "lint": "pyright",
     "format": "ruff format",
     "clean": "rm -rf",
   }
   assert expected[target] in run.stdout
-  if target in ("demo", "test"):
+  if target in ("demo", "reproduce", "test"):
     assert "-m venv .venv-3." in run.stdout
     assert "pip" in run.stdout
 

@@ -1,6 +1,6 @@
 """Curves over alpha, from 0.5 to 0.9, as the paper draws them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import markdown
+from experiments.paper import measured
 
 ALPHAS = np.linspace(0.5, 0.9, 401)
 MARKED = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -45,3 +46,73 @@ def marked_table(curves: Mapping[str, Curve], digits: int = 2) -> str:
       for name, curve in curves.items()
     ],
   )
+
+
+def mark(
+  diagram: Axes,
+  lines: Sequence[measured.Line],
+  height: Callable[[measured.Line], float],
+  names: Sequence[str],
+) -> None:
+  """Marks what was measured: a point per line, at its alpha-hat.
+
+  Args:
+    diagram: Where to.
+    lines: Of speed.jsonl. Points of lines that are synthetic or lossy are
+      hollow.
+    height: How high a line's point stands.
+    names: The curves', by colour; a point has the colour of its gamma's curve,
+      or black.
+  """
+  for line in lines:
+    name = f"γ = {line['gamma']}"
+    colour = f"C{names.index(name)}" if name in names else "black"
+    plain = not line["synthetic"] and line["lenience"] == 1
+    diagram.plot(
+      [line["alpha_hat"]["mean"]],
+      [height(line)],
+      "o",
+      color=colour,
+      markerfacecolor=colour if plain else "none",
+    )
+
+
+def points(
+  lines: Sequence[measured.Line],
+  headings: Sequence[str],
+  cells: Callable[[measured.Line], Sequence[str]],
+) -> list[str]:
+  """Returns what a page says of the points that it marks.
+
+  Args:
+    lines: As they were marked; nothing is said of none.
+    headings: Of the columns behind those that name a point.
+    cells: What stands in them.
+  """
+  if not lines:
+    return []
+  runs = measured.Runs(lines)
+  return [
+    "Points are ours, at α̂ (95% interval over texts), in the colour of their"
+    " γ; black where there is no such curve, hollow where they are SYNTHETIC or"
+    " LOSSY. A point with α̂ outside 0.5 to 0.9 is only in the table.",
+    markdown.table(
+      ("pair", "task", "draft", "batch", "T", "γ", "α̂", *headings, "run"),
+      [
+        (
+          measured.pair_name(line),
+          line["task"],
+          line["draft"],
+          str(line["batch_size"]),
+          f"{line['temperature']:g}",
+          str(line["gamma"]),
+          measured.interval(line["alpha_hat"]),
+          *cells(line),
+          runs.number(line),
+        )
+        for line in lines
+      ],
+    ),
+    *measured.warnings(lines),
+    runs.listed(),
+  ]

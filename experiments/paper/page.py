@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -25,8 +25,16 @@ class Page:
   figure: Figure | None = None
 
 
-def write(page: Page, folder: pathlib.Path, name: str) -> pathlib.Path:
+def write(
+  page: Page, folder: pathlib.Path, name: str, results: Sequence[str] = ()
+) -> pathlib.Path:
   """Writes name.md and, if there is a picture, name.svg beside it.
+
+  Args:
+    page: What to write.
+    folder: Where to.
+    name: The command's.
+    results: Files of what was measured, if the page was made of any.
 
   Returns:
     The page's path.
@@ -39,7 +47,7 @@ def write(page: Page, folder: pathlib.Path, name: str) -> pathlib.Path:
       page.figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
     parts.insert(1, f"![{page.title}]({name}.svg)")
   parts += [
-    f"Made by\n\n```\n{_command(name)}\n```",
+    f"Made by\n\n```\n{_command(name, results)}\n```",
     f"on {environment.line(environment.describe('float64'))}.",
   ]
   path = folder / f"{name}.md"
@@ -47,8 +55,11 @@ def write(page: Page, folder: pathlib.Path, name: str) -> pathlib.Path:
   return path
 
 
-def _command(name: str) -> str:
-  return f"python -m experiments.paper.{name} --gin_file=paper/{name}.gin"
+def _command(name: str, results: Sequence[str]) -> str:
+  command = f"python -m experiments.paper.{name} --gin_file=paper/{name}.gin"
+  if results:
+    command += f' --gin.{name}.results="{list(results)}"'
+  return command
 
 
 def main(make: Callable[[], Page], name: str, argv=None) -> pathlib.Path:
@@ -60,8 +71,31 @@ def main(make: Callable[[], Page], name: str, argv=None) -> pathlib.Path:
     Args:
       output_dir: Where it goes.
     """
-    path = write(make(), pathlib.Path(output_dir), name)
-    print(path)
-    return path
+    return _write(make(), output_dir, name)
 
   return gin_cli.main(run, name=name, configurables=(), argv=argv)
+
+
+def main_with_results(
+  make: Callable[[Sequence[str]], Page], name: str, argv=None
+) -> pathlib.Path:
+  """The command line of a page that shows what was measured."""
+
+  def run(*, output_dir: str, results: Sequence[str] = ()) -> pathlib.Path:
+    """Writes the page.
+
+    Args:
+      output_dir: Where it goes.
+      results: Files of what was measured.
+    """
+    return _write(make(results), output_dir, name, results)
+
+  return gin_cli.main(run, name=name, configurables=(), argv=argv)
+
+
+def _write(
+  page: Page, output_dir: str, name: str, results: Sequence[str] = ()
+) -> pathlib.Path:
+  path = write(page, pathlib.Path(output_dir), name, results)
+  print(path)
+  return path
