@@ -9,7 +9,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Test processes, and anything to add to pytest's command line. A file's tests
-# stay together, since they share compiled programs.
+# stay together, since they share compiled programs. A test process that crashes
+# ends the run.
 JOBS ?= 2
 PYTEST_ARGS ?=
 
@@ -33,7 +34,8 @@ reproduce: $(VENV)/experiments.stamp
 
 test: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 0 \
+	  $(PYTEST_ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

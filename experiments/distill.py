@@ -119,7 +119,6 @@ def run(
   """
   fractions = fractions or Fractions()
   _check(fractions, data, target_text, write_every, loop)
-  compilation_cache.enable()
   shape = _shape(model, initial, initial_size, dtype)
   training = TrainingRun(
     model=dataclasses.replace(shape, dropout_rate=0.0),
@@ -284,4 +283,5 @@ def _evaluation(
 if __name__ == "__main__":
   logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
   logging.getLogger("absl").setLevel(logging.WARNING)
+  compilation_cache.enable()
   gin_cli.main(run, name="distill", configurables=CONFIGURABLES)

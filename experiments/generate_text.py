@@ -107,7 +107,6 @@ def run(
       `output_dir` holds outputs of another run.
   """
   _check(sampling, samples, prompt_tokens)
-  compilation_cache.enable()
   vocabulary = SentencePieceVocabulary(resolve(data.vocabulary))
   writer, params = checkpoint.load(model)
   check_model_size(vocabulary, writer.vocab_size, model)
@@ -344,4 +343,5 @@ def main(argv: Sequence[str] | None = None) -> pathlib.Path:
 if __name__ == "__main__":
   logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
   logging.getLogger("absl").setLevel(logging.WARNING)
+  compilation_cache.enable()
   main()

@@ -100,7 +100,6 @@ def run(
     What the file says.
   """
   training_precision.check(matmul_precision)
-  compilation_cache.enable()
   network = training_model.make(model, dtype)
   chosen = optimizer.make(optimizer.warmup_steps + optimizer.decay_steps + 1)
   rows = tokens_per_batch // width
@@ -230,6 +229,7 @@ def _jaxpr_in(value: Any) -> Any:
 
 if __name__ == "__main__":
   logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+  compilation_cache.enable()
   gin_cli.main(
     run,
     name="measure_training",

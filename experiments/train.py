@@ -107,7 +107,6 @@ def run(
     ValueError: If something does not fit together, an example is bad, or
       `output_dir` holds another run.
   """
-  compilation_cache.enable()
   training = TrainingRun(
     model=model,
     optimizer=optimizer,
@@ -193,4 +192,5 @@ def _check(network, score, teacher, distillation_weight) -> None:
 if __name__ == "__main__":
   logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
   logging.getLogger("absl").setLevel(logging.WARNING)
+  compilation_cache.enable()
   gin_cli.main(run, name="train", configurables=CONFIGURABLES)

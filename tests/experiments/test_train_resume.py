@@ -81,7 +81,7 @@ def test_a_kill_loses_only_the_steps_since_the_checkpoint(
   run_ = program(text, tmp_path)
   metrics = tmp_path / "metrics.jsonl"
   began = time.monotonic()
-  while not metrics.exists() or metrics.read_bytes().count(b"\n") < 20:
+  while not metrics.exists() or metrics.read_bytes().count(b"\n") < 8:
     assert run_.poll() is None
     assert time.monotonic() - began < PATIENCE
     time.sleep(0.002)
@@ -92,8 +92,8 @@ def test_a_kill_loses_only_the_steps_since_the_checkpoint(
   run(text, tmp_path, steps=STEPS)
   check_equal(tmp_path, whole)
   # It went on; it did not begin again: what was written first is still there.
-  kept = before.split(b"\n")[:10]
-  assert metrics.read_bytes().split(b"\n")[:10] == kept
+  kept = before.split(b"\n")[:4]
+  assert metrics.read_bytes().split(b"\n")[:4] == kept
 
 
 def test_a_kill_during_a_save_leaves_the_checkpoint_before(
@@ -198,8 +198,8 @@ def test_steps_are_fixed_once_the_decay_has_begun(text, whole):
   )
   with pytest.raises(ValueError, match=message):
     run(text, whole, steps=500)
-  with pytest.raises(ValueError, match="the same only until step 48"):
-    run(text, whole, steps=50)
+  with pytest.raises(ValueError, match="the same only until step 28"):
+    run(text, whole, steps=30)
 
 
 def test_a_run_may_be_made_longer(text, tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ SIZES = {
 }
 # Lines of metrics do not fall on checkpoints, so that averages run over them.
 LOOP = {"log_every": 2, "evaluate_every": 4, "checkpoint_every": 3}
-STEPS = 120
+STEPS = 42
 """Of the program: enough for a test to kill it before its end."""
 OPTIMIZER = {"learning_rate": 0.03, "warmup_steps": 2, "decay_steps": 2}
 
