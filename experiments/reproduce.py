@@ -212,8 +212,8 @@ def write_pages(output_dir: str, results_dir: str) -> pathlib.Path:
   folder = pathlib.Path(output_dir)
   lines = ["# The paper's tables and figures"]
   with progress_bar("pages", total=len(PAGES)) as advance:
-    for name, source in PAGES.items():
-      lines += _write_page(name, source, folder, pathlib.Path(results_dir))
+    for name in PAGES:
+      lines += _write_page(name, folder, results_dir)
       advance(1)
   lines.append("Made by\n\n```\nmake reproduce\n```")
   index = folder / INDEX
@@ -221,23 +221,37 @@ def write_pages(output_dir: str, results_dir: str) -> pathlib.Path:
   return index
 
 
-def _write_page(
-  name: str, source: Source, folder: pathlib.Path, results: pathlib.Path
-) -> list[str]:
-  """Writes a page and returns what the index says of it."""
+def make_page(name: str, results_dir: str) -> tuple[page.Page, list[str]]:
+  """Makes a page of what has been measured.
+
+  Args:
+    name: One of `PAGES`.
+    results_dir: As in `run`.
+
+  Returns:
+    The page, and the files that it was made of.
+
+  Raises:
+    NotMeasuredError: If there is no page without results, and there are none;
+      names the command that makes them.
+  """
+  source = PAGES[name]
   module = importlib.import_module(f"experiments.paper.{name}")
   files = [
-    str(stage.file(results))
+    str(stage.file(pathlib.Path(results_dir)))
     for stage in STAGES
-    if stage.kind is source.kind and stage.file(results).is_file()
+    if stage.kind is source.kind
+    and stage.file(pathlib.Path(results_dir)).is_file()
   ]
+  if source.kind is not None and (source.needed or files):
+    return module.make(files), files
+  return module.make(), files
+
+
+def _write_page(name: str, folder: pathlib.Path, results_dir: str) -> list[str]:
+  """Writes a page and returns what the index says of it."""
   try:
-    if source.kind is None:
-      made = module.make()
-    elif source.needed or files:
-      made = module.make(files)
-    else:
-      made = module.make()
+    made, files = make_page(name, results_dir)
   except measured.NotMeasuredError as error:
     # A page of another time must not pass for one of these results.
     for ending in (".md", ".svg"):
