@@ -1,12 +1,13 @@
+import gc
 import os
+import pathlib
 
 # Before JAX is imported: a developer's accelerator stays out of the tests,
 # unless the caller names it.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Compiling takes most of the tests' time.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
-# A script under test would turn the cache on for all tests after it, and XLA
-# may crash as it loads a program that another test process wrote.
+# Tests leave nothing behind, and find nothing of an earlier run.
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 
 import jax
@@ -26,3 +27,17 @@ def unchecked():
   jaxtyping.config.update("jaxtyping_disable", True)
   yield
   jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def freed_programs():
+  """Lets go of compiled programs before there are too many.
+
+  They take memory mappings, of which Linux allows a process 65,530; XLA crashes
+  where it gets no more.
+  """
+  yield
+  mappings = pathlib.Path("/proc/self/maps")
+  if mappings.exists() and mappings.read_bytes().count(b"\n") > 20_000:
+    jax.clear_caches()
+    gc.collect()

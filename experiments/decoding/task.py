@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import zlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from experiments.paths import resolve
@@ -41,6 +42,7 @@ class Task:
       split at tabs alone: quotes have no meaning.
     origin: The column of the texts' origins, such as "man:coreutils/ls", for
       results by kind of origin; named or counted as `column` is.
+    kinds: Takes texts of these kinds of origin alone; empty takes all.
     limit: Takes the first so many texts; None takes all.
     skip_empty: Whether to leave out empty texts, instead of refusing them.
   """
@@ -49,6 +51,7 @@ class Task:
   path: str
   column: str | int | None = None
   origin: str | int | None = None
+  kinds: Sequence[str] = ()
   limit: int | None = None
   skip_empty: bool = False
 
@@ -66,6 +69,14 @@ class Task:
       )
     if isinstance(self.origin, int) and self.origin < 0:
       raise ValueError(f"Task.origin is {self.origin}; columns count from 0.")
+    if isinstance(self.kinds, str):
+      raise ValueError(f"Task.kinds is {self.kinds!r}; give a list of kinds.")
+    object.__setattr__(self, "kinds", tuple(self.kinds))
+    if self.kinds and self.origin is None:
+      raise ValueError(
+        f"Task.kinds is {self.kinds} and Task.origin None; name the column that"
+        " kinds are read from."
+      )
 
   @property
   def source(self) -> str:
@@ -89,6 +100,7 @@ class Task:
       if isinstance(origin, str):
         origin = _column_of(header, origin, shown, "origin")
     examples = []
+    found = set()
     for number, line in lines:
       if len(examples) == self.limit:
         break
@@ -97,12 +109,21 @@ class Task:
         text = _field(line, column, f"{shown}:{number}")
         if isinstance(origin, int):
           kind = kind_of(_field(line, origin, f"{shown}:{number}"))
+          found.add(kind)
+          if self.kinds and kind not in self.kinds:
+            continue
       if text.strip():
         examples.append(Example(number, text, kind))
       elif not self.skip_empty:
         raise ValueError(
           f"{shown}:{number}: the text is empty. Remove the line, or set"
           " Task.skip_empty=True to leave such lines out."
+        )
+    for kind in self.kinds:
+      if kind not in found and len(examples) != self.limit:
+        raise ValueError(
+          f"Task.kinds names {kind!r}, which no line of {shown} has; there are"
+          f" {', '.join(sorted(found))}."
         )
     if not examples:
       raise ValueError(f"{shown} holds no text; give at least one line.")

@@ -46,6 +46,15 @@ def test_kinds_of_origin(tmp_path):
   with pytest.raises(ValueError, match=r"b\.tsv:2: there is no column 1"):
     Task("a", path, column=0, origin=1).read()
   assert Task("a", path, column=0, origin=1, limit=1).read()[0].kind == "man"
+  path = write(tmp_path / "c.tsv", b"one\tman:ls/1\ntwo\tddtp\n")
+  some = Task("a", path, column=0, origin=1, kinds=["ddtp"], limit=1)
+  assert [each.text for each in some.read()] == ["two"]
+  with pytest.raises(ValueError, match=r"'help', which no line .* ddtp, man"):
+    Task("a", path, column=0, origin=1, kinds=("man", "help")).read()
+  with pytest.raises(ValueError, match="Task.origin None; name the column"):
+    Task("a", path, column=0, kinds=("man",))
+  with pytest.raises(ValueError, match="Task.kinds is 'man'; give a list"):
+    Task("a", path, column=0, origin=1, kinds="man")
   for column in (None, 0):
     with pytest.raises(ValueError, match=r"Task\.origin is 'origin' and"):
       Task("a", path, column=column, origin="origin")
