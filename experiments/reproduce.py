@@ -83,6 +83,20 @@ STAGES = (
       "--gin.measure_alpha.leniences=(1.0, 0.5, 0.3, 0.1)",
     ),
   ),
+  Stage(
+    "speed_ende",
+    "speed.jsonl",
+    measured.SPEED,
+    "measure_speed",
+    ("--gin_file=measure_speed_ende.gin",),
+  ),
+  Stage(
+    "alpha_ende",
+    "alpha.jsonl",
+    measured.ALPHA,
+    "measure_alpha",
+    ("--gin_file=measure_alpha_ende.gin",),
+  ),
   _full_size("large"),
   _full_size("xl"),
 )

@@ -99,14 +99,14 @@ def test_all_stages_run_and_all_pages_are_made(tmp_path, monkeypatch, capsys):
 
 
 def test_a_stage_that_fails_is_named_and_stops_no_other(tmp_path, monkeypatch):
-  stages = Stages(tmp_path / "results", monkeypatch, failing=("alpha",))
+  stages = Stages(tmp_path / "results", monkeypatch, failing=("trace",))
   monkeypatch.setattr("experiments.environment._commit", lambda: "abcdefg")
-  with pytest.raises(SystemExit, match="reproduce: alpha failed"):
+  with pytest.raises(SystemExit, match="reproduce: trace failed"):
     run(tmp_path, fresh=True)
   assert len(stages.commands) == len(NAMES)
-  assert "--gin.measure_alpha.resume=False" in stages.commands[2]
+  assert "--gin.measure_trace.resume=False" in stages.commands[0]
   text = (tmp_path / "pages" / reproduce.INDEX).read_text("utf-8")
-  assert "Table 3: not measured yet" in text
+  assert "Figure 1: not measured yet" in text
   assert "(table_2.md)" in text
 
 
