@@ -17,6 +17,9 @@ import numpy as np
 MIN_TEMPERATURE = 1e-4
 """At or below it decoding is greedy, as in T5X's `temperature_sample`."""
 
+VERIFICATION_RULES = ("token", "block")
+"""Both exact; `verification` has them."""
+
 
 def _per_row(name: str, value: Any, kind: type) -> Any:
   """Returns one number, or one per row as a tuple, of the wanted kind."""
@@ -52,6 +55,24 @@ def check_lenience(value: Any) -> float:
       " and anything below it changes the output's distribution."
     )
   return float(value)
+
+
+def check_rule(name: Any, lenience: float = 1.0):
+  """Refuses a rule (see `SpeculativeConfig.verification`) that is none.
+
+  Raises:
+    ValueError: If there is no such rule, or it knows no lenience.
+  """
+  if name not in VERIFICATION_RULES:
+    raise ValueError(
+      f"verification is {name!r}; it must be one of"
+      f" {', '.join(map(repr, VERIFICATION_RULES))}."
+    )
+  if name == "block" and lenience < 1:
+    raise ValueError(
+      f"lenience is {lenience:g}, but verification is 'block', which has no"
+      " lenient form; set lenience=1.0 or verification='token'."
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +140,9 @@ class SpeculativeConfig:
       a token becomes at most 1 / l times as likely as the target makes it; in
       greedy rows if p(x) >= l max p, with the p of the target's logits as they
       are.
+    verification: Which rule judges the guesses. "token", the paper's, goes
+      from guess to guess; "block" (Sun et al., 2024) takes them together and
+      keeps at least as many in expectation. Both are exact.
   """
 
   gamma: int = 5
@@ -128,6 +152,7 @@ class SpeculativeConfig:
   pad_id: int = 0
   num_decodes: int = 1
   lenience: float = 1.0
+  verification: str = "token"
 
   def __post_init__(self):
     if self.eos_id is None:
@@ -150,6 +175,7 @@ class SpeculativeConfig:
       )
     object.__setattr__(self, "max_new_tokens", budgets)
     object.__setattr__(self, "lenience", check_lenience(self.lenience))
+    check_rule(self.verification, self.lenience)
     if not isinstance(self.sampling, SamplingConfig):
       raise ValueError(f"sampling is {self.sampling!r}; give a SamplingConfig.")
 

@@ -254,6 +254,7 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
     draft.lengths,
     lenience,
     near_best,
+    run.config.verification,
   )
 
   committed = commit(
@@ -382,6 +383,8 @@ def prepare(
   inputs = _check_inputs(inputs, target)
   batch = inputs.shape[0]
   row_keys(key, batch)
+  # Where nothing is drawn both rules keep the same guesses.
+  is_drawn = config.gamma and not config.sampling.greedy
   run = Run(
     target_params=target_params,
     draft_params=draft_params if config.gamma else None,
@@ -396,6 +399,7 @@ def prepare(
       config,
       max_new_tokens=config.width,
       lenience=1.0 if config.is_exact else config.lenience,
+      verification=config.verification if is_drawn else "token",
       sampling=dataclasses.replace(config.sampling, temperature=1.0),
     ),
     greedy=config.sampling.greedy,

@@ -5,6 +5,12 @@ min(1, p_i(x_i) / q_i(x_i)); at the first one that is not, the round's last
 token is drawn from the residual norm(max(0, p - q)), and if all hold from the
 target's next distribution. Together this is a draw from p (appendix A.1).
 
+Block verification (Sun et al., 2024) is as exact, from the same laws: it
+judges each prefix of the guesses by all of its ratios together and keeps the
+longest that passes, so that likely guesses make up for unlikely ones. In
+expectation it keeps at least as many; the same at temperature 0 and for one
+guess.
+
 Lenience below 1 (appendix A.5), off by default, keeps more guesses than that,
 and the outcome is no longer a draw from p: it is LOSSY.
 """
@@ -14,7 +20,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Bool, Float, Int, Key
-from specdec_jax.config import check_lenience
+from specdec_jax.config import check_lenience, check_rule
 from specdec_jax.keys import row_keys, uniform_rows
 from specdec_jax.sampling import sample
 
@@ -39,8 +45,9 @@ def verify(
   draft_lengths: Int[Array, "B"] | None = None,
   lenience: float = 1.0,
   near_best: Bool[Array, "B G"] | None = None,
+  rule: str = "token",
 ) -> Verification:
-  """Applies the rejection rule with fresh randomness.
+  """Applies a rule with fresh randomness.
 
   Args:
     key: A typed key, or one per row.
@@ -53,29 +60,32 @@ def verify(
     lenience: As in `SpeculativeConfig`; lossy below 1.
     near_best: bool[B, G], from `is_near_best`: guesses that pass whatever
       their law is; lossy.
+    rule: As `SpeculativeConfig.verification`; "block" knows no lenience.
 
   Returns:
     The outcome. Without lenience, `draft_tokens[b, :num_accepted[b]]` followed
     by `next_token[b]` is distributed as the target's own samples.
 
   Raises:
-    ValueError: If the shapes do not belong together, or lenience is not in
-      [0, 1].
+    ValueError: If the shapes do not belong together, lenience is not in
+      [0, 1], or there is no such rule.
   """
   _check(draft_tokens, draft_probs, target_probs, draft_lengths, near_best)
   lenience = check_lenience(lenience)
+  check_rule(rule, lenience)
   batch, gamma = draft_tokens.shape
   uniform = uniform_rows(row_keys(key, batch), gamma + 1)
-  return apply_rule(
+  arguments = (
     uniform[:, :gamma],
     uniform[:, gamma],
     draft_tokens,
     draft_probs,
     target_probs,
     draft_lengths,
-    lenience,
-    near_best,
   )
+  if rule == "block":
+    return apply_block_rule(*arguments)
+  return apply_rule(*arguments, lenience, near_best)
 
 
 def apply_rule(
@@ -88,7 +98,7 @@ def apply_rule(
   lenience: float = 1.0,
   near_best: Bool[Array, "B G"] | None = None,
 ) -> Verification:
-  """The rule as a deterministic function of its random numbers.
+  """Algorithm 1's rule as a deterministic function of its random numbers.
 
   Args:
     accept_uniform: float32[B, G] in [0, 1), one per guess.
@@ -127,6 +137,67 @@ def apply_rule(
   )
   row = num_accepted[:, None, None]
   p_next = jnp.take_along_axis(target_probs, row, axis=1)[:, 0]
+  q_next = jnp.take_along_axis(draft_probs, row, axis=1)[:, 0]
+  next_token = sample(next_uniform, residual(p_next, q_next))
+  return Verification(num_accepted.astype(jnp.int32), next_token)
+
+
+def apply_block_rule(
+  accept_uniform: Float[Array, "B G"],
+  next_uniform: Float[Array, "B"],
+  draft_tokens: Int[Array, "B G"],
+  draft_probs: Float[Array, "B G V"],
+  target_probs: Float[Array, "B G1 V"],
+  draft_lengths: Int[Array, "B"] | None = None,
+) -> Verification:
+  """Block verification as a deterministic function of its random numbers.
+
+  With P_0 = 1 and P_i = min(1, P_{i-1} p_i(x_i) / q_i(x_i)), the prefix of i
+  guesses passes, whether others do or not, with probability
+
+      h_i = A / (A + 1 - P_i),  A = sum of max(0, P_i p_{i+1} - q_{i+1}),
+
+  and the token after the longest one that does, of i guesses, is drawn from
+  norm(max(0, P_i p_{i+1} - q_{i+1})). Behind a row's last guess q is zero:
+  there h = P, and the next token is the target's own.
+
+  Args:
+    accept_uniform: float32[B, G] in [0, 1), one per prefix.
+    next_uniform: float32[B] in [0, 1), for the token after them.
+    draft_tokens: As in `verify`.
+    draft_probs: As in `verify`.
+    target_probs: As in `verify`.
+    draft_lengths: As in `verify`.
+
+  Returns:
+    The outcome.
+  """
+  gamma = draft_tokens.shape[1]
+  p = jnp.take_along_axis(
+    target_probs[:, :gamma], draft_tokens[..., None], axis=-1
+  )[..., 0]
+  q = jnp.take_along_axis(draft_probs, draft_tokens[..., None], axis=-1)[..., 0]
+  ratios = jnp.where(q > 0, p / jnp.where(q > 0, q, 1.0), 0.0)
+  if draft_lengths is not None:
+    is_guess = jnp.arange(gamma) < draft_lengths[:, None]
+    ratios = jnp.where(is_guess, ratios, 0.0)
+    draft_probs = jnp.where(is_guess[..., None], draft_probs, 0.0)
+  joint = [jnp.ones_like(next_uniform)]
+  for i in range(gamma):
+    joint.append(jnp.minimum(1.0, joint[-1] * ratios[:, i]))
+  joint = jnp.stack(joint, axis=1)
+
+  scaled = joint[..., None] * target_probs
+  draft_probs = jnp.pad(draft_probs, ((0, 0), (0, 1), (0, 0)))
+  left = jnp.sum(jnp.maximum(scaled - draft_probs, 0.0), axis=-1)[:, 1:]
+  # Strict, and without a division, as above. h is 1 where it would be 0 / 0.
+  passes = accept_uniform * (left + 1.0 - joint[:, 1:]) < left
+  passes |= (joint[:, 1:] >= 1.0) & (left <= 0.0)
+  num_accepted = jnp.max(
+    jnp.where(passes, jnp.arange(1, gamma + 1), 0), axis=1, initial=0
+  )
+  row = num_accepted[:, None, None]
+  p_next = jnp.take_along_axis(scaled, row, axis=1)[:, 0]
   q_next = jnp.take_along_axis(draft_probs, row, axis=1)[:, 0]
   next_token = sample(next_uniform, residual(p_next, q_next))
   return Verification(num_accepted.astype(jnp.int32), next_token)

@@ -1,8 +1,9 @@
 """The exact law of what speculative decoding emits, without drawing anything.
 
 The rule of a round is a deterministic function of uniform numbers, monotone
-in each. So its outcomes have thresholds: the uniform at which a guess is no
-longer kept, the one at which the next word begins. Bisection over the bits of
+in each. So its outcomes have thresholds: the uniform at which a guess (in block
+verification, a prefix) no longer passes, the one at which the next word begins.
+Bisection over the bits of
 a float32 finds each of them to the last bit, in the real function, and their
 differences are probabilities. The rounds are then chained by the real
 `commit`, over every prefix, every draft and every outcome.
@@ -20,7 +21,11 @@ import numpy as np
 from specdec_jax import SamplingConfig
 from specdec_jax.sampling import Sampler, sample
 from specdec_jax.speculative import commit
-from specdec_jax.verification import Verification, apply_rule
+from specdec_jax.verification import (
+  Verification,
+  apply_block_rule,
+  apply_rule,
+)
 from tests.toy import TableModel
 
 VOCAB = 5  # All cases have one shape: words that do not exist have no mass.
@@ -87,12 +92,16 @@ def _thresholds(rule, tokens, draft_probs, target_probs, lengths):
   # A problem has one uniform that varies. For the first gamma it is the
   # guess's own and the others are 0, which keeps what can be kept. For the
   # rest it is the next word's, after n guesses: guess n's is as high as can
-  # be, which rejects what can be rejected.
+  # be, which rejects what can be rejected. In a block the others' are as high
+  # as can be, and guess n - 1's is 0, which makes n guesses the longest prefix.
+  is_block = rule is apply_block_rule
   num_next = (gamma + 1) * (vocab - 1)
   problems = gamma + num_next
   guess = jnp.arange(gamma)
   word = jnp.tile(jnp.arange(vocab - 1), gamma + 1)[:, None]
   fixed = jnp.eye(gamma + 1, gamma) * _BELOW_ONE
+  if is_block:
+    fixed = (1 - jnp.eye(gamma + 1, gamma, -1)) * _BELOW_ONE
   fixed = jnp.repeat(fixed, vocab - 1, axis=0)[:, None, :]
 
   def flat(x):
@@ -101,6 +110,8 @@ def _thresholds(rule, tokens, draft_probs, target_probs, lengths):
 
   def holds(uniform):  # [problems, R]
     own = jnp.eye(gamma)[:, None, :] * uniform[:gamma, :, None]
+    if is_block:
+      own += (1 - jnp.eye(gamma))[:, None, :] * _BELOW_ONE
     accept_uniform = jnp.concatenate(
       [own, jnp.broadcast_to(fixed, (num_next, rows, gamma))]
     )
@@ -126,7 +137,7 @@ def outcomes(rule, tokens, draft_probs, target_probs, lengths=None):
   """The joint law of (num_accepted, next_token), float64[R, G + 1, V].
 
   Args:
-    rule: `apply_rule`, or a wrong one.
+    rule: `apply_rule`, a wrong one, or `apply_block_rule`.
     tokens: int32[R, G].
     draft_probs: float32[R, G, V].
     target_probs: float32[R, G + 1, V].
@@ -148,8 +159,12 @@ def outcomes(rule, tokens, draft_probs, target_probs, lengths=None):
     at_most.append(np.float64(other))
   kept = np.concatenate(kept)[:rows]
   at_most = np.concatenate(at_most)[:rows]
-  reaches = np.cumprod(np.pad(kept, ((0, 0), (1, 0)), constant_values=1), 1)
-  stops = reaches * np.pad(1 - kept, ((0, 0), (0, 1)), constant_values=1)
+  passes = np.pad(kept, ((0, 0), (1, 0)), constant_values=1)
+  fails = np.pad(1 - kept, ((0, 0), (0, 1)), constant_values=1)
+  if rule is apply_block_rule:
+    stops = passes * np.cumprod(fails[:, ::-1], axis=1)[:, ::-1]
+  else:
+    stops = np.cumprod(passes, axis=1) * fails
   ends = np.pad(at_most, ((0, 0), (0, 0), (1, 1)))
   ends[..., -1] = 1.0
   return stops[..., None] * np.diff(ends, axis=-1)

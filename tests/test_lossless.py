@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from specdec_jax import SamplingConfig, count_ngrams
+from specdec_jax import SamplingConfig, count_ngrams, verification
 from specdec_jax.drafters import NgramModel
 from specdec_jax.sampling import sample
 from specdec_jax.speculative import commit
 from specdec_jax.verification import (
   Verification,
+  apply_block_rule,
   apply_rule,
   residual,
   verify,
 )
+from tests import enumeration
 from tests.enumeration import (
   VOCAB,
   Case,
@@ -29,6 +31,7 @@ from tests.enumeration import (
 from tests.toy import Pair, TableModel, random_table, texts_of
 
 TOLERANCE = 2e-7  # The cases reach 6e-8.
+BLOCK_TOLERANCE = 1e-6  # Ratios are multiplied and summed.
 VISIBLE = 1e-3  # What a wrong rule must differ by.
 
 
@@ -188,14 +191,25 @@ def distance(law, other):
   return variation, sum(law[each] for each in law.keys() - other.keys())
 
 
+def assert_lossless(case, rule, tolerance):
+  emitted, target = emitted_law(case, rule=rule), target_law(case)
+  variation, impossible = distance(emitted, target)
+  assert variation < tolerance
+  assert impossible == 0.0
+  assert abs(sum(emitted.values()) - 1) < tolerance
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_emitted_law_is_the_targets(name):
-  case = CASES[name]
-  emitted, target = emitted_law(case), target_law(case)
-  variation, impossible = distance(emitted, target)
-  assert variation < TOLERANCE
-  assert impossible == 0.0
-  assert abs(sum(emitted.values()) - 1) < TOLERANCE
+  assert_lossless(CASES[name], apply_rule, TOLERANCE)
+
+
+# How the guesses were made is nothing to the rule.
+@pytest.mark.parametrize(
+  "name", [each for each in CASES if "grams" not in each]
+)
+def test_emitted_law_of_block_verification_is_the_targets(name):
+  assert_lossless(CASES[name], apply_block_rule, BLOCK_TOLERANCE)
 
 
 FAULTS = (
@@ -286,8 +300,10 @@ def test_a_draft_that_lies_about_its_law_is_found_out(drawn, claimed):
   case = dataclasses.replace(
     CONTROL, draft_sampling=drawn, claimed_sampling=claimed
   )
-  assert not is_exact(case)
-  assert is_exact(dataclasses.replace(case, claimed_sampling=drawn))
+  for rule in (apply_rule, apply_block_rule):
+    assert not is_exact(case, rule=rule)
+    honest = dataclasses.replace(case, claimed_sampling=drawn)
+    assert is_exact(honest, rule=rule)
 
 
 def _looks_for_eos_in_the_last_token_only(
@@ -304,6 +320,18 @@ def _looks_for_eos_in_the_last_token_only(
 
 def test_a_block_that_runs_over_its_eos_is_found_out():
   assert not is_exact(CONTROL, commit=_looks_for_eos_in_the_last_token_only)
+
+
+def test_a_block_whose_last_token_ignores_the_joint_law_is_found_out(
+  monkeypatch,
+):
+  # Compiled rules are kept by the function, which stays the same here.
+  enumeration._thresholds.clear_cache()
+  monkeypatch.setattr(verification, "residual", lambda p, q: p)
+  assert not is_exact(CONTROL, rule=apply_block_rule)
+  monkeypatch.undo()
+  enumeration._thresholds.clear_cache()
+  assert is_exact(CONTROL, rule=apply_block_rule)
 
 
 DRAWS = 2**17
