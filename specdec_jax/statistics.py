@@ -65,7 +65,8 @@ def acceptance_rate(stats: SpeculationStats) -> float | None:
 
   Guesses behind the first rejected one were never judged and do not count, so
   this is the maximum likelihood of Definition 3.1's i.i.d. acceptance, not
-  the lower ratio of accepted to drafted.
+  the lower ratio of accepted to drafted. With block verification, which judges
+  guesses together, it is a count and estimates no alpha.
 
   Args:
     stats: The counters; all rows are taken together.
