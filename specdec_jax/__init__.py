@@ -16,9 +16,11 @@ from specdec_jax.config import SamplingConfig, SpeculativeConfig
 from specdec_jax.drafters import (
   NgramTable,
   count_ngrams,
+  fallback_drafter,
   load_ngrams,
   model_drafter,
   ngram_drafter,
+  prompt_lookup_drafter,
   save_ngrams,
 )
 from specdec_jax.sampling import Sampler
@@ -47,10 +49,12 @@ __all__ = [
   "autoregressive_generate",
   "block_efficiency",
   "count_ngrams",
+  "fallback_drafter",
   "load_ngrams",
   "mean_acceptance",
   "model_drafter",
   "ngram_drafter",
+  "prompt_lookup_drafter",
   "save_ngrams",
   "speculative_generate",
   "verify",

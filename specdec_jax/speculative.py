@@ -233,13 +233,7 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
       jnp.zeros((batch, 0, run.target.vocab_size), jnp.float32),
     )
 
-  last = jnp.take_along_axis(state.tokens, state.lengths[:, None] - 1, axis=1)
-  logits, target_cache = run.target.extend(
-    run.target_params,
-    jnp.concatenate([last, draft.tokens], axis=1),
-    state.position + state.lengths - 1,
-    state.target_cache,
-  )
+  logits, target_cache = _score(run, state, draft)
 
   lenience = run.config.lenience
   near_best = None
@@ -287,6 +281,31 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
     stats=stats,
   )
   return state, Round(draft, verification, committed.num_emitted)
+
+
+def _score(
+  run: Run, state: SpeculativeState, draft: Draft
+) -> tuple[Float[Array, "B G1 V"], Cache]:
+  """Lets the target read the last token and the guesses, in one call."""
+  gamma = draft.tokens.shape[1]
+  last = jnp.take_along_axis(state.tokens, state.lengths[:, None] - 1, axis=1)
+
+  def extend(tokens, cache):
+    return run.target.extend(
+      run.target_params, tokens, state.position + state.lengths - 1, cache
+    )
+
+  def score(cache):
+    return extend(jnp.concatenate([last, draft.tokens], axis=1), cache)
+
+  def score_last(cache):
+    logits, cache = extend(last, cache)
+    return jnp.pad(logits, ((0, 0), (0, gamma), (0, 0))), cache
+
+  if draft.lengths is None:
+    return score(state.target_cache)
+  has_guess = jnp.any((draft.lengths > 0) & ~state.is_done)
+  return jax.lax.cond(has_guess, score, score_last, state.target_cache)
 
 
 def finish(state: SpeculativeState) -> GenerateOutput:

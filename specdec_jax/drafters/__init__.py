@@ -1,5 +1,6 @@
 """Ways to guess: each is a constructor of a `Drafter`."""
 
+from specdec_jax.drafters.fallback import FallbackDrafter, fallback_drafter
 from specdec_jax.drafters.model import ModelDrafter, model_drafter
 from specdec_jax.drafters.ngram import NgramModel, NgramTable, ngram_drafter
 from specdec_jax.drafters.ngram_tables import (
@@ -7,14 +8,22 @@ from specdec_jax.drafters.ngram_tables import (
   load_ngrams,
   save_ngrams,
 )
+from specdec_jax.drafters.prompt_lookup import (
+  PromptLookupDrafter,
+  prompt_lookup_drafter,
+)
 
 __all__ = [
+  "FallbackDrafter",
   "ModelDrafter",
   "NgramModel",
   "NgramTable",
+  "PromptLookupDrafter",
   "count_ngrams",
+  "fallback_drafter",
   "load_ngrams",
   "model_drafter",
   "ngram_drafter",
+  "prompt_lookup_drafter",
   "save_ngrams",
 ]

@@ -5,7 +5,8 @@ drawn but never fed. The gap is closed by feeding the last *two* committed
 tokens in each round's first call: where nothing was missing, the first of
 them overwrites its own entry. The alternative is a (gamma + 1)-th call whose
 logits nobody reads. A draft without a cache, such as an n-gram table, has no
-gap and is fed the last token alone.
+gap and is fed the last token alone. Where another drafter's guesses may have
+been committed, all of the last round's tokens are fed.
 """
 
 import dataclasses
@@ -27,10 +28,12 @@ class ModelDrafter:
     model: The draft model.
     width: Width of the target's logits, if it differs from the model's own by
       padding alone; the model's logits are padded or cut to it.
+    rereads: Whether tokens may be committed that the model did not guess.
   """
 
   model: DecoderModel
   width: int | None = None
+  rereads: bool = False
 
   @property
   def vocab_size(self) -> int:
@@ -53,12 +56,12 @@ class ModelDrafter:
     gamma: int,
   ) -> tuple[Draft, Cache]:
     """Guesses in a scan of `gamma` calls; see `Drafter.draft`."""
-    # In the first round there is one committed token: the second one fed is
-    # filler then, whose entry the next call overwrites.
-    fed = 2 if jax.tree.leaves(cache) else 1
+    # In the first round there is one committed token: what is fed beyond it is
+    # filler, whose entries later calls overwrite.
+    fed = (gamma + 1 if self.rereads else 2) if jax.tree.leaves(cache) else 1
     start = jnp.maximum(context.lengths - fed, 0)
     tokens = jnp.take_along_axis(
-      context.tokens, start[:, None] + jnp.arange(fed), axis=1
+      context.tokens, start[:, None] + jnp.arange(fed), axis=1, mode="clip"
     )
     logits, cache = self.score(params, tokens, context.position + start, cache)
     last = (context.lengths - 1 - start)[:, None, None]
