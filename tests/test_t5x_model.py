@@ -1,6 +1,11 @@
 """The T5X model against T5X's own: same weights, same batch, same tokens."""
 
+import dataclasses
+import importlib
 import importlib.util
+import pathlib
+import sys
+import types
 
 import pytest
 
@@ -10,16 +15,21 @@ if importlib.util.find_spec("t5x") is None:
     allow_module_level=True,
   )
 
+import gin
 import jax
 import jax.numpy as jnp
 import numpy as np
 import seqio
-from t5x import adafactor, decoding, models
+import t5x
+from flax import linen as nn
+from t5x import adafactor, decoding, gin_utils, infer, models
 from t5x.examples.scalable_t5 import network as scalable_network
 from t5x.examples.t5 import network
 
+import specdec_jax as sd
+from experiments.paths import REPOSITORY
 from specdec_jax import t5
-from specdec_jax.t5x_model import SpeculativeEncoderDecoderModel
+from specdec_jax.t5x_model import SpeculativeEncoderDecoderModel, target_config
 
 BATCH, SOURCE, TARGET = 3, 9, 12
 SHAPE = {
@@ -129,3 +139,231 @@ def test_greedy_decodes_are_t5xs(pair):
   np.testing.assert_allclose(
     aux["scores"], expected_aux["scores"], rtol=1e-4, atol=1e-4
   )
+
+
+def test_rows_end_where_t5xs_do(pair):
+  theirs, ours, params, batch = pair
+  decodes, _ = predict(ours, params, batch)
+  options = {"decoder_params": {"eos_id": int(decodes[1, 2])}}
+  expected, _ = predict(theirs, params, batch, **options)
+  decodes, aux = predict(ours, params, batch, **options)
+  np.testing.assert_array_equal(decodes, expected)
+  assert aux["emitted"][1] <= 3
+
+
+def test_counters_add_up(pair):
+  _, ours, params, batch = pair
+  decodes, aux = predict(ours, params, batch)
+  np.testing.assert_array_equal(
+    aux["emitted"], np.full(BATCH, TARGET), "no row met EOS"
+  )
+  assert set(aux) == {
+    "scores",
+    *(field.name for field in dataclasses.fields(sd.SpeculationStats)),
+  }
+  assert all(len(values) == BATCH for values in aux.values())
+  np.testing.assert_array_equal(
+    aux["emitted"], aux["accepted"] + aux["corrected"] + aux["bonus"]
+  )
+  np.testing.assert_array_equal(
+    aux["accepted_histogram"].sum(-1), aux["target_calls"]
+  )
+  assert aux["accepted_histogram"].shape == (BATCH, ours.gamma + 1)
+  assert decodes.dtype == jnp.int32
+
+
+@pytest.fixture
+def tiny(draft_path):
+  """The T5 1.1 alone."""
+  module = NETWORKS["t5_1_1"]()
+  model = SpeculativeEncoderDecoderModel(
+    **arguments(module), draft_path=draft_path, gamma=3
+  )
+  return model, random_params(model), batch()
+
+
+def test_samples_follow_the_key(tiny, draft_path):
+  model, params, batch = tiny
+  sampling = {"temperature": 1.0, "topk": 0}
+
+  def sample(**options):
+    return np.asarray(
+      model.predict_batch_with_aux(
+        params,
+        batch,
+        decoder_params={**sampling, **options.pop("more", {})},
+        **options,
+      )[0]
+    )
+
+  seed_0 = sample()
+  np.testing.assert_array_equal(seed_0, sample(rng=jax.random.PRNGKey(0)))
+  np.testing.assert_array_equal(seed_0, sample(rng=jax.random.key(0)))
+  seed_1 = sample(rng=jax.random.PRNGKey(1))
+  assert (seed_0 != seed_1).any()
+  np.testing.assert_array_equal(
+    seed_1, sample(more={"decode_rng": jax.random.PRNGKey(1)})
+  )
+  bound = SpeculativeEncoderDecoderModel(
+    **arguments(model.module),
+    draft_path=draft_path,
+    gamma=3,
+    sampling=sd.SamplingConfig(temperature=1.0),
+  )
+  np.testing.assert_array_equal(seed_0, bound.predict_batch(params, batch))
+
+
+def test_fewer_steps_than_the_features_are_wide(tiny):
+  model, params, batch = tiny
+  whole = model.predict_batch(params, batch)
+  decodes, aux = model.predict_batch_with_aux(
+    params, batch, decoder_params={"max_decode_steps": 4}
+  )
+  np.testing.assert_array_equal(decodes[:, :4], whole[:, :4])
+  assert decodes.shape == whole.shape
+  assert not decodes[:, 4:].any()
+  assert aux["emitted"].max() == 4
+
+
+def test_the_draft_is_no_constant_of_the_program(tiny):
+  model, params, batch = tiny
+  program = jax.jit(model.predict_batch).lower(params, batch)
+  signature = program.as_text().partition("@main(")[2].partition("->")[0]
+  # Of the batch, only the encoder's tokens are read.
+  arrays = 1 + len(jax.tree.leaves((params, model.draft_params)))
+  assert signature.count("%arg") == arrays
+
+
+@pytest.mark.parametrize(
+  ("options", "message"),
+  [
+    ({"num_decodes": 4}, "num_decodes is 4"),
+    ({"return_all_decodes": True}, "return_all_decodes is True"),
+    ({"prompt_with_targets": True}, "temperature_sample"),
+    ({"decoder_params": {"alpha": 0.6}}, "has alpha"),
+    ({"decoder_params": {"topp": 2.0}}, "top_p is 2.0"),
+    (
+      {
+        "rng": jax.random.PRNGKey(0),
+        "decoder_params": {"decode_rng": jax.random.PRNGKey(0)},
+      },
+      "give one of them",
+    ),
+  ],
+)
+def test_requests_that_are_refused(tiny, options, message):
+  model, params, batch = tiny
+  with pytest.raises(ValueError, match=message):
+    model.predict_batch_with_aux(params, batch, **options)
+
+
+def test_defaults_of_t5x_are_refused_too(tiny, draft_path):
+  model, params, batch = tiny
+  beams = SpeculativeEncoderDecoderModel(
+    **arguments(model.module),
+    draft_path=draft_path,
+    default_decoder_params=models.DecoderParams(num_decodes=4),
+  )
+  with pytest.raises(ValueError, match="num_decodes is 4"):
+    beams.predict_batch(params, batch)
+
+
+@pytest.mark.parametrize(
+  ("options", "message"),
+  [
+    ({"decode_fn": decoding.beam_search}, "keeps no beams"),
+    ({"gamma": -1}, "gamma is -1"),
+    ({"lenience": 2.0}, "lenience is 2.0"),
+    ({"draft_config": "t5_1_1_small"}, "does not hold 't5_1_1_small'"),
+  ],
+)
+def test_models_that_are_refused(draft_path, options, message):
+  given = {**arguments(NETWORKS["t5_1_1"]()), "draft_path": draft_path}
+  with pytest.raises(ValueError, match=message):
+    SpeculativeEncoderDecoderModel(**(given | options))
+
+
+def test_a_network_of_another_kind_is_refused():
+  with pytest.raises(ValueError, match="whose config has no vocab_size"):
+    target_config(nn.Dense(3))
+  config = scalable_network.T5Config(**SHAPE, **V1_1, param_scan_axis=0)
+  with pytest.raises(ValueError, match="param_scan_axis is 0"):
+    target_config(scalable_network.Transformer(config))
+
+
+def test_a_draft_of_another_vocabulary_is_refused(draft_path):
+  config = network.T5Config(**(SHAPE | V1_1 | {"vocab_size": 64}))
+  with pytest.raises(ValueError, match="48 entries and the target's .* 64"):
+    SpeculativeEncoderDecoderModel(
+      **arguments(network.Transformer(config)), draft_path=draft_path
+    )
+
+
+def test_another_networks_parameters_are_refused(tiny):
+  model, params, batch = tiny
+  params = {
+    **params,
+    "decoder": {"decoder_norm": params["decoder"]["decoder_norm"]},
+  }
+  with pytest.raises(ValueError, match="T5X's train state does not fit"):
+    model.predict_batch(params, batch)
+
+
+@pytest.fixture
+def gin_run(monkeypatch):
+  """Parses gin files as T5X's scripts do, which are a run's __main__."""
+
+  def parse(script, *files, **macros):
+    main = types.ModuleType("__main__")
+    for name in ("infer", "evaluate"):
+      if hasattr(script, name):
+        setattr(main, name, getattr(script, name))
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    bindings = [f"{name} = {value!r}" for name, value in macros.items()]
+    with gin.unlock_config():
+      gin_utils.parse_gin_flags(
+        [str(pathlib.Path(t5x.__file__).parent.parent), str(REPOSITORY)],
+        files,
+        bindings,
+      )
+
+  gin.clear_config()
+  yield parse
+  gin.clear_config()
+
+
+@pytest.mark.parametrize("task", ["wmt14_ende", "cnn_dailymail"])
+@pytest.mark.parametrize("size", ["small", "base", "large"])
+def test_gin_files_make_the_published_pairs(gin_run, monkeypatch, task, size):
+  asked = []
+
+  def load(name, path, *, dtype):
+    asked.append((path, dtype))
+    return t5.T5Model(t5.get_config(name)), None
+
+  monkeypatch.setattr(t5, "load", load)
+  gin_run(
+    infer,
+    "t5x/examples/t5/t5_1_1/xxl.gin",
+    "t5x/configs/runs/infer.gin",
+    "gin_configs/t5x/speculative.gin",
+    f"gin_configs/t5x/{task}.gin",
+    DRAFT=f"t5_1_1_{size}",
+    DRAFT_PATH="draft",
+    CHECKPOINT_PATH="target",
+    INFER_OUTPUT_DIR="out",
+  )
+  model = gin.query_parameter("%MODEL").scoped_configurable_fn()
+  assert asked == [("draft", "bfloat16")]
+  assert model.target.config == dataclasses.replace(
+    t5.get_config("t5_1_1_xxl"), dropout_rate=0.0, dtype="bfloat16"
+  )
+  assert model.draft.config == t5.get_config(f"t5_1_1_{size}")
+  assert model.gamma == 7
+  assert model.sampling.greedy
+  importlib.import_module(gin.query_parameter("%MIXTURE_OR_TASK_MODULE"))
+  assert gin.query_parameter("%MIXTURE_OR_TASK_NAME") == task
+  features = seqio.get_mixture_or_task(task).output_features
+  lengths = gin.query_parameter("%TASK_FEATURE_LENGTHS")
+  assert lengths.keys() == features.keys()
+  assert features["inputs"].vocabulary == model.input_vocabulary
