@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import importlib.util
+import json
 import pathlib
 import sys
 import types
@@ -21,15 +22,18 @@ import jax.numpy as jnp
 import numpy as np
 import seqio
 import t5x
+import tensorflow as tf
 from flax import linen as nn
-from t5x import adafactor, decoding, gin_utils, infer, models
+from t5x import adafactor, decoding, eval, gin_utils, infer, models
 from t5x.examples.scalable_t5 import network as scalable_network
 from t5x.examples.t5 import network
 
 import specdec_jax as sd
+from experiments import t5x_checkpoint
 from experiments.paths import REPOSITORY
 from specdec_jax import t5
 from specdec_jax.t5x_model import SpeculativeEncoderDecoderModel, target_config
+from specdec_jax.tasks import registry
 
 BATCH, SOURCE, TARGET = 3, 9, 12
 SHAPE = {
@@ -367,3 +371,107 @@ def test_gin_files_make_the_published_pairs(gin_run, monkeypatch, task, size):
   lengths = gin.query_parameter("%TASK_FEATURE_LENGTHS")
   assert lengths.keys() == features.keys()
   assert features["inputs"].vocabulary == model.input_vocabulary
+
+
+def test_t5x_evaluates_the_shipped_pair(gin_run, tmp_path, monkeypatch):
+  monkeypatch.chdir(REPOSITORY)
+  checkpoint = t5x_checkpoint.run(
+    checkpoint="experiments/assets/ende/target", output_dir=str(tmp_path)
+  )
+  count = 4
+  gin_run(
+    eval,
+    "t5x/examples/t5/t5_1_1/base.gin",
+    "t5x/configs/runs/eval.gin",
+    "gin_configs/t5x/speculative.gin",
+    "gin_configs/t5x/ende.gin",
+    CHECKPOINT_PATH=str(checkpoint),
+    EVAL_OUTPUT_DIR=str(tmp_path / "eval"),
+    **{
+      "seqio.Evaluator.num_examples": count,
+      "utils.DatasetConfig.batch_size": count,
+    },
+  )
+  gin.get_configurable("evaluate")()
+  (metrics,) = tmp_path.rglob("ende_sentence-metrics.jsonl")
+  scores = json.loads(metrics.read_text())
+  assert {"bleu", "acceptance_rate", "block_efficiency"} <= scores.keys()
+  assert 0 < scores["acceptance_rate"] <= 1
+  assert 1 <= scores["block_efficiency"] <= 1 + gin.query_parameter("%GAMMA")
+  (results,) = tmp_path.rglob("ende_sentence-0*.jsonl")
+  lines = [json.loads(line) for line in results.read_text().splitlines()]
+  assert len(lines) == count
+
+  model = gin.query_parameter("%MODEL").scoped_configurable_fn()
+  width = gin.query_parameter("%TASK_FEATURE_LENGTHS")["targets"]
+  inputs = [line["input"]["inputs"] for line in lines]
+  longest = max(map(len, inputs))
+  expected = predict(
+    models.EncoderDecoderModel(
+      model.module,
+      model.input_vocabulary,
+      model.output_vocabulary,
+      model.optimizer_def,
+      decode_fn=decoding.temperature_sample,
+    ),
+    t5.load(None, "experiments/assets/ende/target")[1],
+    {
+      "encoder_input_tokens": np.array(
+        [each + [0] * (longest - len(each)) for each in inputs]
+      ),
+      "decoder_input_tokens": np.zeros((count, width), np.int32),
+    },
+  )[0]
+  assert [line["prediction"] for line in lines] == [
+    model.output_vocabulary.decode(row) for row in expected.tolist()
+  ]
+
+
+def test_t5x_infers_with_counters(gin_run, tmp_path, monkeypatch):
+  monkeypatch.chdir(REPOSITORY)
+  checkpoint = t5x_checkpoint.run(
+    checkpoint="experiments/assets/ende/target",
+    output_dir=str(tmp_path),
+    step=3,
+  )
+  lines = ["Show this help.", "Print the version.", "The file is empty."]
+  seqio.TaskRegistry.remove("three_lines")
+  registry.add_text_to_text(
+    "three_lines",
+    seqio.FunctionDataSource(
+      lambda split, shuffle_files, seed=None: (
+        tf.data.Dataset.from_tensor_slices({"source": lines, "target": lines})
+      ),
+      splits=("test",),
+    ),
+    registry.load_vocabulary(
+      "experiments/assets/ende_demo/sentencepiece.model"
+    ),
+    text="source",
+    answer="target",
+  )
+  gin_run(
+    infer,
+    "t5x/examples/t5/t5_1_1/base.gin",
+    "t5x/configs/runs/infer.gin",
+    "gin_configs/t5x/speculative.gin",
+    "gin_configs/t5x/ende.gin",
+    CHECKPOINT_PATH=str(checkpoint),
+    INFER_OUTPUT_DIR=str(tmp_path / "infer"),
+    MIXTURE_OR_TASK_NAME="three_lines",
+    TASK_FEATURE_LENGTHS={"inputs": 16, "targets": 16},
+    **{
+      "infer.mode": "predict_with_aux",
+      "utils.DatasetConfig.batch_size": 2,
+    },
+  )
+  gin.get_configurable("infer")()
+  (results,) = (tmp_path / "infer").glob("three_lines-*.jsonl-00000-of-00001")
+  rows = [json.loads(line) for line in results.read_text().splitlines()]
+  assert [row["inputs"]["inputs_pretokenized"] for row in rows] == lines
+  for row in rows:
+    aux = row["aux"]
+    assert aux["emitted"] == aux["accepted"] + aux["corrected"] + aux["bonus"]
+    assert 1 <= aux["target_calls"] <= aux["emitted"] <= 16
+    assert len(aux["accepted_histogram"]) == 6
+    assert aux["scores"] < 0
