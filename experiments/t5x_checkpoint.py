@@ -16,13 +16,7 @@ from t5x.examples.t5.network import T5Config, Transformer
 from experiments import gin_cli
 from experiments.paths import resolve
 from specdec_jax import t5
-
-# Of our configs, what T5X's have not, but fix.
-_FIXED = (
-  "relative_bias_per_layer",
-  "relative_attention_num_buckets",
-  "relative_attention_max_distance",
-)
+from specdec_jax.t5x_model import NOT_IN_T5X
 
 
 def run(
@@ -87,7 +81,7 @@ def t5x_config(config: t5.T5Config) -> dict:
   Raises:
     ValueError: If the minimal T5 has no such shape.
   """
-  for name in _FIXED:
+  for name in NOT_IN_T5X:
     default = getattr(t5.T5Config(), name)
     if getattr(config, name) != default:
       raise ValueError(
@@ -95,7 +89,7 @@ def t5x_config(config: t5.T5Config) -> dict:
         f" {default}; give another checkpoint."
       )
   fields = dataclasses.asdict(config)
-  return {name: fields[name] for name in fields if name not in _FIXED}
+  return {name: fields[name] for name in fields if name not in NOT_IN_T5X}
 
 
 if __name__ == "__main__":

@@ -40,12 +40,13 @@ GREEDY = SamplingConfig(temperature=0.0)
 # T5X's names of decoder parameters, and ours.
 _SAMPLING = {"temperature": "temperature", "topk": "top_k", "topp": "top_p"}
 _DECODER_PARAMS = (*_SAMPLING, "decode_rng", "eos_id", "max_decode_steps")
-# What T5X's networks fix, and their configs do not have.
-_FIXED = (
+
+NOT_IN_T5X = (
   "relative_bias_per_layer",
   "relative_attention_num_buckets",
   "relative_attention_max_distance",
 )
+"""Fields of our `T5Config` that T5X's networks fix, and their configs lack."""
 
 
 class SpeculativeEncoderDecoderModel(models.EncoderDecoderModel):
@@ -236,11 +237,11 @@ def target_config(module: nn.Module) -> t5.T5Config:
   Raises:
     ValueError: If the network has no config such as theirs.
   """
-  given = getattr(module, "config", None)
+  given: Any = getattr(module, "config", None)
   names = [
     field.name
     for field in dataclasses.fields(t5.T5Config)
-    if field.name not in _FIXED
+    if field.name not in NOT_IN_T5X
   ]
   missing = [name for name in names if not hasattr(given, name)]
   if missing:
@@ -320,6 +321,7 @@ def _as_argument(params: Params) -> Params:
   is passed as an argument instead. It must lie where the others do, on T5X's
   mesh; each device has a copy.
   """
+  # T5X enters its mesh in the old way, which only this tells of.
   mesh = pxla.thread_resources.env.physical_mesh
   with jax.ensure_compile_time_eval():
     if not mesh.empty:

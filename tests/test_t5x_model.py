@@ -4,7 +4,9 @@ import dataclasses
 import importlib
 import importlib.util
 import json
+import os
 import pathlib
+import subprocess
 import sys
 import types
 
@@ -24,7 +26,16 @@ import seqio
 import t5x
 import tensorflow as tf
 from flax import linen as nn
-from t5x import adafactor, decoding, eval, gin_utils, infer, models
+from t5x import (
+  adafactor,
+  decoding,
+  eval,
+  gin_utils,
+  infer,
+  models,
+  partitioning,
+  utils,
+)
 from t5x.examples.scalable_t5 import network as scalable_network
 from t5x.examples.t5 import network
 
@@ -311,6 +322,64 @@ def test_another_networks_parameters_are_refused(tiny):
   }
   with pytest.raises(ValueError, match="T5X's train state does not fit"):
     model.predict_batch(params, batch)
+
+
+def decode_on_a_mesh(draft_path):
+  """Prints what both models decode where T5X splits the target in two."""
+  module = NETWORKS["t5_1_1"]()
+  ours = SpeculativeEncoderDecoderModel(
+    **arguments(module), draft_path=draft_path, gamma=3
+  )
+  theirs = models.EncoderDecoderModel(
+    **arguments(module), decode_fn=decoding.temperature_sample
+  )
+  partitioner = partitioning.PjitPartitioner(
+    num_partitions=2,
+    logical_axis_rules=partitioning.standard_logical_axis_rules(),
+  )
+  features = ("encoder_input_tokens", "decoder_input_tokens")
+  rows = {name: np.concatenate([batch()[name]] * 2) for name in features}
+  initializer = utils.TrainStateInitializer(
+    None,
+    ours.get_initial_variables,
+    {name: values.shape for name, values in rows.items()},
+    partitioner,
+    dict.fromkeys(features, jnp.int32),
+  )
+  state = initializer.from_scratch(jax.random.PRNGKey(0))
+  kernel = state.params["decoder"]["layers_0"]["mlp"]["wo"]["kernel"]
+  decodes = [
+    utils.get_infer_fn(
+      model.predict_batch, len(rows), initializer.train_state_axes, partitioner
+    )(
+      tf.data.Dataset.from_tensor_slices(rows).enumerate(),
+      state,
+      jax.random.PRNGKey(0),
+    )
+    for model in (ours, theirs)
+  ]
+  print(json.dumps([kernel.sharding.is_fully_replicated, *decodes]))
+
+
+def test_a_target_on_two_devices(draft_path):
+  run = subprocess.run(
+    [
+      sys.executable,
+      "-c",
+      "from tests import conftest, test_t5x_model\n"
+      f"test_t5x_model.decode_on_a_mesh({draft_path!r})",
+    ],
+    cwd=REPOSITORY,
+    env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert not run.returncode, run.stderr
+  is_replicated, decodes, expected = json.loads(run.stdout.splitlines()[-1])
+  assert not is_replicated
+  assert decodes == expected
+  assert len(decodes) == 2 * BATCH
 
 
 @pytest.fixture
