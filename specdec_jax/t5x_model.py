@@ -1,18 +1,13 @@
 """Speculative decoding as a T5X model, for T5X's own `infer` and `eval`.
 
-    from t5x.examples.t5 import network
-    from specdec_jax import t5x_model
-
     MODEL = @t5x_model.SpeculativeEncoderDecoderModel()
 
 The target is what T5X restored: `predict_batch_with_aux` gets its parameters
 from T5X's train state. The draft is a checkpoint of its own. Training, losses
 and scores are T5X's, untouched; only prediction is replaced.
 
-T5X is in no package index and pins no versions. This works with T5X cc342d4,
-airio 69897df and jestimator 326824a, on jax 0.10.2, flax 0.12.8, seqio 0.0.20,
-orbax-checkpoint 0.12.8, fiddle 0.3.1, clu 0.0.12 and tensorflow 2.21.0, with
-no change to any of them.
+T5X is in no package index, and has no releases. This works with its commit
+cc342d4, unchanged, on jax 0.10.2; experiments/README.md has the other versions.
 """
 
 import dataclasses

@@ -240,6 +240,32 @@ def test_fewer_steps_than_the_features_are_wide(tiny):
   assert aux["emitted"].max() == 4
 
 
+def test_bfloat16_as_t5x_restores_it(tiny, draft_path):
+  _, params, batch = tiny
+  model = SpeculativeEncoderDecoderModel(
+    **arguments(
+      network.Transformer(network.T5Config(**SHAPE, **V1_1, dtype="bfloat16"))
+    ),
+    draft_path=draft_path,
+  )
+  assert model.draft.config.dtype == "bfloat16"
+  params = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), params)
+  decodes, aux = predict(model, params, batch)
+  assert decodes.shape == (BATCH, TARGET)
+  # T5X's score of a decode, given as targets, is what decoding said of it.
+  shifted = np.pad(decodes, ((0, 0), (1, 0)))[:, :-1]
+  scores = model.score_batch(
+    params,
+    {
+      "encoder_input_tokens": batch["encoder_input_tokens"],
+      "decoder_input_tokens": shifted,
+      "decoder_target_tokens": decodes,
+      "decoder_loss_weights": np.arange(TARGET) < aux["emitted"][:, None],
+    },
+  )
+  np.testing.assert_allclose(aux["scores"], scores, rtol=0.1, atol=0.5)
+
+
 def test_the_draft_is_no_constant_of_the_program(tiny):
   model, params, batch = tiny
   program = jax.jit(model.predict_batch).lower(params, batch)
