@@ -263,7 +263,10 @@ def test_bfloat16_as_t5x_restores_it(tiny, draft_path):
       "decoder_loss_weights": np.arange(TARGET) < aux["emitted"][:, None],
     },
   )
-  np.testing.assert_allclose(aux["scores"], scores, rtol=0.1, atol=0.5)
+  # But for rows with a 0 among their tokens, which T5X masks as padding.
+  whole = (decodes != 0).all(axis=1)
+  assert whole.sum() > 1
+  np.testing.assert_allclose(aux["scores"][whole], scores[whole], rtol=0.05)
 
 
 def test_the_draft_is_no_constant_of_the_program(tiny):
