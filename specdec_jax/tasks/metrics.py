@@ -1,7 +1,8 @@
 """BLEU and ROUGE as T5 computes them, of whole corpora."""
 
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 _ROUGE = ("rouge1", "rouge2", "rougeLsum")
 
@@ -70,6 +71,38 @@ def rouge_signature() -> str:
   """Returns how `rouge` scores, to be quoted with it."""
   version = importlib.metadata.version("rouge-score")
   return f"F-measure, mean of texts, no stemming, rouge-score {version}"
+
+
+def with_counters(metric: Callable[..., dict[str, Any]]) -> Callable:
+  """Adds what speculation counted to a metric, where seqio hands it over.
+
+  Args:
+    metric: A function of targets and predictions.
+
+  Returns:
+    A function of targets, predictions and the auxiliary values of
+    `t5x_model.SpeculativeEncoderDecoderModel`; it adds `acceptance_rate` and
+    `block_efficiency` where these values have the counters, and something was
+    counted.
+  """
+
+  # seqio knows by the arguments' names what to call it with.
+  def counted(
+    targets: Sequence[str],
+    predictions: Sequence[str],
+    aux_values: Mapping[str, Any],
+  ) -> dict[str, Any]:
+    rates = {
+      "acceptance_rate": ("accepted", "examined"),
+      "block_efficiency": ("emitted", "target_calls"),
+    }
+    scores = dict(metric(targets, predictions))
+    for name, (part, whole) in rates.items():
+      if part in aux_values and sum(aux_values[whole]):
+        scores[name] = float(sum(aux_values[part]) / sum(aux_values[whole]))
+    return scores
+
+  return counted
 
 
 def _sacrebleu():

@@ -68,3 +68,24 @@ def test_each_target_has_a_prediction(metric):
     metric(["a", "b"], ["a"])
   with pytest.raises(ValueError, match="0 targets"):
     metric([], [])
+
+
+def test_counters_are_added_where_there_are_any():
+  counted = metrics.with_counters(lambda targets, predictions: {"bleu": 3.0})
+  aux = {
+    "accepted": [3, 1],
+    "examined": [4, 4],
+    "emitted": [5, 7],
+    "target_calls": [2, 2],
+  }
+  assert counted(["a", "b"], ["a", "b"], aux) == {
+    "bleu": 3.0,
+    "acceptance_rate": 0.5,
+    "block_efficiency": 3.0,
+  }
+  assert counted(["a"], ["a"], {"scores": [-1.0]}) == {"bleu": 3.0}
+  nothing_examined = aux | {"accepted": [0, 0], "examined": [0, 0]}
+  assert counted(["a", "b"], ["a", "b"], nothing_examined) == {
+    "bleu": 3.0,
+    "block_efficiency": 3.0,
+  }

@@ -6,16 +6,20 @@ every array ("scanned"), under encoder/encoder and decoder/decoder.
 """
 
 from collections.abc import Iterator
+from typing import TypeVar
 
+import jax
 import numpy as np
 
 from specdec_jax.t5.config import StackConfig
 
+_Array = TypeVar("_Array", np.ndarray, jax.Array)
+
 
 def convert(
-  config: StackConfig, name: str, array: np.ndarray
-) -> Iterator[tuple[str, np.ndarray]]:
-  """See `stored.Convert`."""
+  config: StackConfig, name: str, array: _Array
+) -> Iterator[tuple[str, _Array]]:
+  """See `stored.Convert`; takes arrays on device too."""
   stack, _, rest = name.partition("/")
   if rest.startswith(f"{stack}/") and array.ndim > 1:
     rest = rest.removeprefix(f"{stack}/")
@@ -28,9 +32,7 @@ def convert(
     yield name, _fold_heads(config, name, array)
 
 
-def _fold_heads(
-  config: StackConfig, name: str, array: np.ndarray
-) -> np.ndarray:
+def _fold_heads(config: StackConfig, name: str, array: _Array) -> _Array:
   # Other heads stay as they are, so that the check of shapes sees them.
   heads = (config.num_heads, config.head_dim)
   if array.ndim != 3:
