@@ -224,9 +224,11 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
   draft_cache = state.draft_cache
   if run.drafter is not None:
     context = Context(state.tokens, state.lengths, state.position)
-    draft, draft_cache = run.drafter.draft(
-      run.draft_params, context, draft_cache, draft_keys, sampler, gamma
-    )
+    # A scope names what follows in profiles and compiled programs.
+    with jax.named_scope("draft"):
+      draft, draft_cache = run.drafter.draft(
+        run.draft_params, context, draft_cache, draft_keys, sampler, gamma
+      )
   else:
     draft = Draft(
       jnp.zeros((batch, 0), jnp.int32),
@@ -234,12 +236,13 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
     )
 
   last = jnp.take_along_axis(state.tokens, state.lengths[:, None] - 1, axis=1)
-  logits, target_cache = run.target.extend(
-    run.target_params,
-    jnp.concatenate([last, draft.tokens], axis=1),
-    state.position + state.lengths - 1,
-    state.target_cache,
-  )
+  with jax.named_scope("score"):
+    logits, target_cache = run.target.extend(
+      run.target_params,
+      jnp.concatenate([last, draft.tokens], axis=1),
+      state.position + state.lengths - 1,
+      state.target_cache,
+    )
 
   lenience = run.config.lenience
   near_best = None

@@ -109,7 +109,7 @@ class Movement(NamedTuple):
   """How often whole caches are moved in one turn of a loop.
 
   Attributes:
-    copied: From main memory to main memory: what must not be.
+    copied: Within one memory, or made anew: what must not be.
     fetched: From main memory to the chip's own, where it is read.
     written_back: The other way, after an update there.
     updated: Updates in place, by a scatter or a dynamic-update-slice.
@@ -188,6 +188,8 @@ def cache_movement(
 ) -> Movement:
   """Counts how often a loop moves arrays of the caches' sizes.
 
+  What happens within a fusion is no movement: only its result is written.
+
   Args:
     program: The program.
     body: From `decoding_loop`.
@@ -195,12 +197,11 @@ def cache_movement(
   """
   wanted = {each[:2] for each in caches}
   counts = collections.Counter()
-  for computation in _reached(program, body):
-    returned = {
-      each.name: each.arrays for each in program.computations[computation]
-    }
-    for each in program.computations[computation]:
-      if not each.arrays or each.arrays[0][:2] not in wanted:
+  for computation in _reached(program, body, into_fusions=False):
+    lines = program.computations[computation]
+    returned = {each.name: each.arrays for each in lines}
+    for each in lines:
+      if not any(array[:2] in wanted for array in each.arrays):
         continue
       if each.opcode in ("copy", "copy-start"):
         there = each.arrays[0].space
@@ -209,9 +210,18 @@ def cache_movement(
           counts["copied"] += 1
         else:
           counts["fetched" if here == 0 else "written_back"] += 1
-      elif each.opcode in _UPDATES:
-        counts["updated"] += 1
+      elif each.opcode in ("fusion", "transpose", *_UPDATES):
+        counts["updated" if _updates(program, each) else "copied"] += 1
   return Movement(*(counts[name] for name in Movement._fields))
+
+
+def _updates(program: Program, instruction: Instruction) -> bool:
+  """Whether a scatter or the like writes the result in place."""
+  return instruction.opcode in _UPDATES or any(
+    each.opcode in _UPDATES
+    for name in instruction.called
+    for each in _walk(program, name)
+  )
 
 
 _UPDATES = ("scatter", "dynamic-update-slice")
@@ -222,12 +232,19 @@ def _collective(opcode: str) -> str | None:
   return kind if kind in COLLECTIVES else None
 
 
-def _reached(program: Program, first: str, into_loops: bool = True) -> list:
+def _reached(
+  program: Program,
+  first: str,
+  into_loops: bool = True,
+  into_fusions: bool = True,
+) -> list[str]:
   """The computations that one runs, each once, itself included."""
   found, waiting = {first: None}, [first]
   while waiting:
     for each in program.computations[waiting.pop()]:
       if each.body is not None and not into_loops:
+        continue
+      if each.opcode == "fusion" and not into_fusions:
         continue
       for name in each.called:
         if name in program.computations and name not in found:
