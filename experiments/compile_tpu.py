@@ -288,7 +288,9 @@ def fits(memory: dict[str, int], available: int) -> bool:
 
 
 def _movement(program, body, model, length, shape, parts) -> dict[str, int]:
-  layer = roofline.cache_shapes(model, cache_length=length, **shape).layers[0]
+  (layer,) = roofline.cache_of_a_layer(
+    model, cache_length=length, **shape
+  ).layers
   arrays = []
   for each in (layer.self_attention.key, layer.self_attention.value):
     sizes = list(each.shape)

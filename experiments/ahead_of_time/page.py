@@ -126,11 +126,12 @@ def _memory(cells: Sequence[Cell]) -> list[str]:
 def _smallest(cells: Sequence[Cell]) -> list[str]:
   """A sentence per kind of chip: the smallest slice that holds everything."""
   found = []
-  programs = list(dict.fromkeys(each["draft"] for each in cells))
   for chip in dict.fromkeys(each["chip"] for each in cells):
+    of_chip = [each for each in cells if each["chip"] == chip]
+    programs = list(dict.fromkeys(each["draft"] for each in of_chip))
     least = {}
-    for cell in cells:
-      if cell["chip"] == chip and cell["fits"]:
+    for cell in of_chip:
+      if cell["fits"]:
         least.setdefault(cell["draft"], cell["topology"])
     if set(least) != set(programs):
       missing = [each or "plain" for each in programs if each not in least]

@@ -5,17 +5,19 @@ longer of the two times. What is left out: activations, what tiles add to
 arrays, collectives between chips, and that no chip reaches its figures.
 """
 
+import dataclasses
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import traverse_util
 
 from experiments.ahead_of_time.chips import Chip
 from experiments.decoding.random_pair import RandomModel
 from specdec_jax import analysis
+from specdec_jax.t5 import T5Model
+from specdec_jax.t5.network import T5Cache
 
 
 class Call(NamedTuple):
@@ -79,17 +81,14 @@ def decoder_call(
   rows = batch_size * tokens
   embedding = model.leaves["token_embedder/embedding"]
   read += rows * shape.emb_dim * embedding.dtype.itemsize
-  read += sum(
-    each.size * each.dtype.itemsize
-    for each in jax.tree.leaves(
-      cache_shapes(
-        model,
-        batch_size=batch_size,
-        input_length=input_length,
-        cache_length=cache_length,
-      )
-    )
+  cache = cache_of_a_layer(
+    model,
+    batch_size=batch_size,
+    input_length=input_length,
+    cache_length=cache_length,
   )
+  read += shape.num_decoder_layers * _bytes(cache.layers)
+  read += _bytes((cache.bias_line, cache.encoder_mask))
   # Logits and mix, over what was written and what was read in.
   attended = cache_length + input_length
   attention = 2 * shape.num_heads * shape.head_dim * attended
@@ -99,15 +98,33 @@ def decoder_call(
   )
 
 
-def cache_shapes(
+def cache_of_a_layer(
   model: RandomModel, *, batch_size: int, input_length: int, cache_length: int
-):
-  """The cache's tree with `jax.ShapeDtypeStruct` as leaves."""
+) -> T5Cache:
+  """The cache, as if the decoder had one layer; `jax.ShapeDtypeStruct`s.
+
+  All layers' are the same, and tracing a large model takes seconds.
+
+  Args:
+    model: The model.
+    batch_size: Rows.
+    input_length: Tokens of an input.
+    cache_length: Slots of the self-attention cache.
+  """
+  shallow = T5Model(
+    dataclasses.replace(
+      model.model.config, num_encoder_layers=1, num_decoder_layers=1
+    )
+  )
   return jax.eval_shape(
-    functools.partial(model.model.prefill, length=cache_length),
-    traverse_util.unflatten_dict(model.leaves, sep="/"),
+    functools.partial(shallow.prefill, length=cache_length),
+    shallow.param_shapes(),
     jax.ShapeDtypeStruct((batch_size, input_length), jnp.int32),
   ).cache
+
+
+def _bytes(arrays: Any) -> int:
+  return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(arrays))
 
 
 def _is_read(parameter: str, logits_via_embedding: bool) -> bool:
