@@ -7,6 +7,7 @@ from experiments import markdown
 from experiments.ahead_of_time.chips import CHIPS, count
 from experiments.paper.published import TABLES_2_AND_4, SpeedRow
 from experiments.paper.table_4 import TASKS
+from specdec_jax.t5 import get_config
 
 Cell = dict[str, Any]
 
@@ -148,7 +149,7 @@ def _smallest(cells: Sequence[Cell]) -> list[str]:
 def _loops(cells: Sequence[Cell]) -> list[str]:
   rows = []
   for cell in cells:
-    loop, caches = cell["loop"], cell["caches"]
+    loop = cell["loop"]
     every = loop["collectives"]
     rows.append(
       (
@@ -158,15 +159,18 @@ def _loops(cells: Sequence[Cell]) -> list[str]:
         markdown.NOT_MEASURED
         if cell["draft"] is None
         else str(sum(loop["in_draft"].values())),
-        *(_caches(caches, name) for name in ("updated", "copied")),
-        *(_caches(caches, name) for name in ("fetched", "written_back")),
+        *(
+          _caches(cell, name)
+          for name in ("updated", "copied", "fetched", "written_back")
+        ),
       )
     )
   return [
     "How often each stands in the body of the compiled loop; a turn is a round,"
     " and in plain decoding a token. The draft's calls 2 to γ are a loop within"
     " it, which counts once. Cache arrays, keys or values of a layer, are given"
-    " as target + draft: updated in place by a scatter; copied as a whole, or"
+    " as target + draft, or together where both have arrays of the same sizes:"
+    " updated in place by a scatter; copied as a whole, or"
     " made anew, which should not be; fetched from HBM to the chip's own memory"
     " ahead of their use, and written back from it.",
     markdown.table(
@@ -187,8 +191,21 @@ def _loops(cells: Sequence[Cell]) -> list[str]:
   ]
 
 
-def _caches(caches: dict[str, dict[str, int]], name: str) -> str:
-  return " + ".join(str(each[name]) for each in caches.values())
+def _caches(cell: Cell, name: str) -> str:
+  counts = [str(each[name]) for each in cell["caches"].values()]
+  return f"{counts[0]} together" if _alike(cell) else " + ".join(counts)
+
+
+def _alike(cell: Cell) -> bool:
+  """Whether the two models' caches cannot be told apart by their sizes."""
+  if cell["draft"] is None:
+    return False
+  target, draft = (get_config(cell[each]) for each in ("target", "draft"))
+  parts = 1 if cell["replicate_draft"] else cell["chips"]
+  return (target.num_heads // cell["chips"], target.head_dim) == (
+    draft.num_heads // parts,
+    draft.head_dim,
+  )
 
 
 def _estimates(cells: Sequence[Cell]) -> list[str]:

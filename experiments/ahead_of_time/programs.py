@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 import specdec_jax as sd
 from experiments.decoding.random_pair import RandomModel
 from specdec_jax import partitioning, speculative
+from specdec_jax.drafters import ReplicatedDrafter
 
 
 def lower(
@@ -43,12 +44,17 @@ def lower(
   Raises:
     ValueError: If a dimension cannot be cut into so many parts.
   """
+  drafter = None
+  if draft is not None:
+    drafter = sd.model_drafter(draft.model)
+    if replicate_draft:
+      drafter = ReplicatedDrafter(drafter, mesh)
   run, inputs = speculative.prepare(
     jax.random.key(0),
     np.ones((batch_size, input_length), np.int32),
     target=target.model,
     target_params=_abstract_params(target, mesh),
-    drafter=None if draft is None else sd.model_drafter(draft.model),
+    drafter=drafter,
     draft_params=None
     if draft is None
     else _abstract_params(draft, mesh, replicate=replicate_draft),

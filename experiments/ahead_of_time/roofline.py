@@ -116,9 +116,14 @@ def cache_of_a_layer(
       model.model.config, num_encoder_layers=1, num_decoder_layers=1
     )
   )
+  return _cache(shallow, batch_size, input_length, cache_length)
+
+
+@functools.lru_cache(maxsize=256)
+def _cache(model: T5Model, batch_size, input_length, cache_length) -> T5Cache:
   return jax.eval_shape(
-    functools.partial(shallow.prefill, length=cache_length),
-    shallow.param_shapes(),
+    functools.partial(model.prefill, length=cache_length),
+    model.param_shapes(),
     jax.ShapeDtypeStruct((batch_size, input_length), jnp.int32),
   ).cache
 

@@ -7,11 +7,13 @@ from specdec_jax.drafters.ngram_tables import (
   load_ngrams,
   save_ngrams,
 )
+from specdec_jax.drafters.replicated import ReplicatedDrafter
 
 __all__ = [
   "ModelDrafter",
   "NgramModel",
   "NgramTable",
+  "ReplicatedDrafter",
   "count_ngrams",
   "load_ngrams",
   "model_drafter",
