@@ -14,7 +14,7 @@ is missing.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -73,7 +73,8 @@ def run(
     resume: Whether to go on from what is there; otherwise it is overwritten.
 
   Returns:
-    The lines of cells.jsonl, in the order of chips and programs.
+    The lines of cells.jsonl, those of earlier runs too, by chip, slice and
+    size.
 
   Raises:
     ImportError: If libtpu is not installed.
@@ -142,23 +143,27 @@ def run(
         if cell["fits"]:
           break
       advance(1)
-  order = {
-    (chip.name, topology, name): i
-    for i, (chip, name, topology) in enumerate(
-      (chip, name, topology)
-      for chip in chip_table.CHIPS.values()
-      for topology in chip.slices
-      for name in (None, *small)
-    )
-  }
-  lines = sorted(
-    (each for each in cells.done if _key(each) in order),
-    key=lambda each: order[_key(each)],
-  )
+  lines = in_order(cells.done)
   path = cells.path.with_name(PAGE)
   path.write_text(page.make(lines), encoding="utf-8")
   print(path)
   return lines
+
+
+def in_order(cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+  """Sorts cells by chip, by slice and by size, plain decoding first."""
+  places = [
+    (chip.name, topology)
+    for chip in chip_table.CHIPS.values()
+    for topology in chip.slices
+  ]
+  return sorted(
+    cells,
+    key=lambda cell: (
+      places.index((cell["chip"], cell["topology"])),
+      cell["parameter_bytes"],
+    ),
+  )
 
 
 def _key(cell: dict[str, Any]) -> tuple[str, str, str | None]:

@@ -46,7 +46,7 @@ def compiler(monkeypatch):
       "draft": name,
       "gamma": settings["gamma"] if draft else 0,
       "hbm": chip.memory,
-      "parameter_bytes": 22 * 10**9,
+      "parameter_bytes": 22 * 10**9 + bool(draft),
       "memory": {
         "arguments": 22 * 10**9,
         "outputs": 0,
