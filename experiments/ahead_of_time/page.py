@@ -94,11 +94,11 @@ def _memory(cells: Sequence[Cell]) -> list[str]:
         "yes" if cell["fits"] else "no",
       )
     )
-  errors = [
-    f"{cell['chip']} {cell['topology']}, {_program(cell)}: {cell['error']}"
-    for cell in cells
-    if cell["error"]
-  ]
+  errors: dict[str, list[str]] = {}
+  for cell in cells:
+    if cell["error"]:
+      where = f"{cell['chip']} {cell['topology']}: {cell['error']}"
+      errors.setdefault(where, []).append(_program(cell))
   return [
     "Of one chip, in GB (10⁹ bytes). Arguments are the weights; temporaries"
     " hold both caches. Aliased is what outputs share with arguments, which"
@@ -120,7 +120,7 @@ def _memory(cells: Sequence[Cell]) -> list[str]:
       rows,
     ),
     *_smallest(cells),
-    *errors,
+    *(f"{where} ({', '.join(each)})" for where, each in errors.items()),
   ]
 
 
@@ -170,9 +170,9 @@ def _loops(cells: Sequence[Cell]) -> list[str]:
     " and in plain decoding a token. The draft's calls 2 to γ are a loop within"
     " it, which counts once. Cache arrays, keys or values of a layer, are given"
     " as target + draft, or together where both have arrays of the same sizes:"
-    " updated in place by a scatter; copied as a whole, or"
-    " made anew, which should not be; fetched from HBM to the chip's own memory"
-    " ahead of their use, and written back from it.",
+    " updated in place by a scatter; copied as a whole, or made anew, which"
+    " should not be; fetched from HBM to the chip's own memory ahead of their"
+    " use, and written back from it.",
     markdown.table(
       (
         "chip",
