@@ -140,8 +140,9 @@ def _smallest(cells: Sequence[Cell]) -> list[str]:
     else:
       largest = max(least.values(), key=count)
       found.append(
-        f"{chip}: the smallest slice that holds every program is {largest},"
-        f" {count(largest)} {'chip' if count(largest) == 1 else 'chips'}."
+        f"{chip}: of the slices tried, the smallest that holds every program is"
+        f" {largest}, {count(largest)}"
+        f" {'chip' if count(largest) == 1 else 'chips'}."
       )
   return found
 

@@ -112,7 +112,7 @@ def test_the_smallest_slice_is_sought(compiler, tmp_path):
   ]
   assert [each["fits"] for each in lines] == [True, True, True, False, True]
   text = (tmp_path / "compile_tpu.md").read_text()
-  assert "v4: the smallest slice that holds every program is 1x1x1" in text
+  assert "the smallest that holds every program is 1x1x1, 1 chip." in text
   assert "every program is 2x2, 4 chips" in text
   assert "v5e 1x1: Too large by far. (with tiny)" in text
   assert (
