@@ -7,6 +7,7 @@ dimension of which parameter that is, the parameters' logical axes say
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 from jax.sharding import (
@@ -98,12 +99,36 @@ def named_shardings(
   return jax.tree_util.tree_map_with_path(place, shapes, logical_axes)
 
 
+def param_shardings(
+  mesh: Mesh | AbstractMesh, model: Any, *, replicate: bool = False
+) -> PyTree:
+  """Returns where each parameter of a model lies.
+
+  Decoding needs no more: caches and activations lie as the parameters make
+  them, a target's along its heads. A draft is small, and its many short calls
+  would wait for one another's devices, so each device had better hold it whole.
+
+  Args:
+    mesh: From `make_mesh`, or only its shape.
+    model: What has `logical_axes` and `param_shapes`: T5 or LM.
+    replicate: Whether every device holds all parameters, instead of its part.
+
+  Raises:
+    ValueError: If a dimension cannot be cut into so many parts; names the
+      array.
+  """
+  shapes = model.param_shapes()
+  if replicate:
+    return jax.tree.map(lambda _: replicated(mesh), shapes)
+  return named_shardings(mesh, model.logical_axes(), shapes)
+
+
 def batch_sharding(mesh: Mesh) -> NamedSharding:
   """Where arrays lie whose first dimension is the batch."""
   return NamedSharding(mesh, PartitionSpec(RULES["batch"]))
 
 
-def replicated(mesh: Mesh) -> NamedSharding:
+def replicated(mesh: Mesh | AbstractMesh) -> NamedSharding:
   """Where arrays lie that every device holds whole."""
   return NamedSharding(mesh, PartitionSpec())
 

@@ -224,16 +224,19 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
   draft_cache = state.draft_cache
   if run.drafter is not None:
     context = Context(state.tokens, state.lengths, state.position)
-    draft, draft_cache = run.drafter.draft(
-      run.draft_params, context, draft_cache, draft_keys, sampler, gamma
-    )
+    # A scope names what follows in profiles and compiled programs.
+    with jax.named_scope("draft"):
+      draft, draft_cache = run.drafter.draft(
+        run.draft_params, context, draft_cache, draft_keys, sampler, gamma
+      )
   else:
     draft = Draft(
       jnp.zeros((batch, 0), jnp.int32),
       jnp.zeros((batch, 0, run.target.vocab_size), jnp.float32),
     )
 
-  logits, target_cache = _score(run, state, draft)
+  with jax.named_scope("score"):
+    logits, target_cache = _score(run, state, draft)
 
   lenience = run.config.lenience
   near_best = None

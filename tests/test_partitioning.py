@@ -1,3 +1,8 @@
+import os
+import pathlib
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -90,3 +95,88 @@ def test_a_mesh_of_all_devices():
 def test_a_mesh_that_cannot_be(sizes):
   with pytest.raises(ValueError, match=r"A mesh of data=\d+ x model=\d+"):
     partitioning.make_mesh(**sizes)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_model_is_cut_or_lies_whole_on_each_device(name):
+  model, mesh = CONFIGS[name], mesh_of(1, 2)
+  assert partitioning.param_shardings(mesh, model) == placed(model, mesh)
+  whole = partitioning.param_shardings(mesh, model, replicate=True)
+  assert jax.tree.structure(whole) == jax.tree.structure(model.param_shapes())
+  assert {each.spec for each in jax.tree.leaves(whole)} == {PartitionSpec()}
+  # What cannot be cut can still lie whole.
+  partitioning.param_shardings(mesh_of(1, 4), model, replicate=True)
+
+
+PROGRAM = """
+import jax, numpy as np
+import specdec_jax as sd
+from specdec_jax import partitioning, t5
+from specdec_jax.drafters import ReplicatedDrafter
+
+assert jax.device_count() == 8
+config = t5.T5Config(
+  vocab_size=64, emb_dim=16, num_heads=8, head_dim=4, mlp_dim=32,
+  num_encoder_layers=1, num_decoder_layers=1,
+  mlp_activations=("gelu", "linear"), logits_via_embedding=False,
+)
+model = t5.T5Model(config)
+target = model.init(jax.random.key(0))
+# A draft that is often right: the target with some noise.
+draft = jax.tree.map(
+  lambda x: x + 0.03 * jax.random.normal(jax.random.key(x.size), x.shape),
+  target,
+)
+inputs = np.random.default_rng(0).integers(2, 64, (4, 7)).astype(np.int32)
+
+def generate(target, draft, inputs, gamma, mesh=None):
+  drafter = sd.model_drafter(model)
+  if mesh is not None:
+    drafter = ReplicatedDrafter(drafter, mesh)
+  return sd.speculative_generate(
+    jax.random.key(0), inputs, target=model, target_params=target,
+    drafter=drafter, draft_params=draft,
+    config=sd.SpeculativeConfig(gamma=gamma, max_new_tokens=12, eos_id=-1,
+                                sampling=sd.SamplingConfig(0.0)),
+  )
+
+for gamma, layouts in ((0, [(1, 8, True)]), (3, [(1, 8, True), (2, 4, False)])):
+  one = generate(target, draft, inputs, gamma)
+  if gamma:
+    assert 0 < one.stats.accepted.sum() < one.stats.examined.sum()
+  for data, parts, replicate in layouts:
+    mesh = partitioning.make_mesh(data=data, model=parts)
+    many = generate(
+      jax.device_put(target, partitioning.param_shardings(mesh, model)),
+      jax.device_put(
+        draft, partitioning.param_shardings(mesh, model, replicate=replicate)
+      ),
+      jax.device_put(inputs, partitioning.batch_sharding(mesh)),
+      gamma,
+      mesh if replicate else None,
+    )
+    np.testing.assert_array_equal(many.tokens, one.tokens)
+    np.testing.assert_array_equal(many.lengths, one.lengths)
+    jax.tree.map(np.testing.assert_array_equal, many.stats, one.stats)
+    np.testing.assert_allclose(many.log_probs, one.log_probs, rtol=1e-4)
+"""
+
+
+def test_decoding_over_eight_devices_is_decoding_on_one():
+  root = pathlib.Path(__file__).parent.parent
+  run = subprocess.run(
+    [sys.executable, "-c", PROGRAM],
+    cwd=root,
+    env={
+      **os.environ,
+      "JAX_PLATFORMS": "cpu",
+      "JAX_DEFAULT_MATMUL_PRECISION": "highest",
+      "XLA_FLAGS": "--xla_force_host_platform_device_count=8"
+      " --xla_backend_optimization_level=0",  # Compiles faster.
+      "PYTHONPATH": str(root),
+    },
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert run.returncode == 0, run.stdout + run.stderr

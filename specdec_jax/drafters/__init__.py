@@ -12,6 +12,7 @@ from specdec_jax.drafters.prompt_lookup import (
   PromptLookupDrafter,
   prompt_lookup_drafter,
 )
+from specdec_jax.drafters.replicated import ReplicatedDrafter
 
 __all__ = [
   "FallbackDrafter",
@@ -19,6 +20,7 @@ __all__ = [
   "NgramModel",
   "NgramTable",
   "PromptLookupDrafter",
+  "ReplicatedDrafter",
   "count_ngrams",
   "fallback_drafter",
   "load_ngrams",
