@@ -156,7 +156,10 @@ def run(
 
   def evaluate(pair: Pair, role: str, model, params, folder: pathlib.Path):
     path = getattr(pair.config, role)
-    console.print(f"{pair.config.name} {role}: {path}", markup=False)
+    # The target of several drafts has the name of none of them.
+    is_shared = role == "target" and len(pairs) > 1
+    name = task if is_shared else pair.config.name
+    console.print(f"{name} {role}: {path}", markup=False)
     # All that the records depend on.
     manifest = {
       "model": {"path": path, "weights": weights_checksum(params)},
@@ -167,7 +170,7 @@ def run(
       **settings,
     }
     found = {
-      "pair": pair.config.name,
+      "pair": name,
       "role": role,
       "path": path,
       "parameters": count_parameters(params),
