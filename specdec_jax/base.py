@@ -9,6 +9,7 @@ import dataclasses
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Cache, Float, Int, Key, Params
 from specdec_jax.sampling import Sampler
@@ -107,6 +108,14 @@ class Draft(NamedTuple):
   tokens: Int[Array, "B G"]
   probs: Float[Array, "B G V"]
   lengths: Int[Array, "B"] | None = None
+
+  @property
+  def num_guesses(self) -> Int[Array, "B"]:
+    """`lengths`, or G in every row, int32[B]."""
+    if self.lengths is not None:
+      return self.lengths
+    batch, gamma = self.tokens.shape
+    return jnp.full((batch,), gamma, jnp.int32)
 
 
 @runtime_checkable

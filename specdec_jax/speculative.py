@@ -263,13 +263,10 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
     run.budgets,
     run.config.eos_id,
   )
-  num_drafted = draft.lengths
-  if num_drafted is None:
-    num_drafted = jnp.full((batch,), gamma, jnp.int32)
   stats = count_round(
     state.stats,
     is_live=~state.is_done,
-    num_drafted=num_drafted,
+    num_drafted=draft.num_guesses,
     num_accepted=verification.num_accepted,
     num_emitted=committed.num_emitted,
   )

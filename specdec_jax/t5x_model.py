@@ -22,7 +22,7 @@ from flax import traverse_util
 from jax.interpreters import pxla
 from t5x import losses, models, optimizers
 
-from specdec_jax import t5
+from specdec_jax import partitioning, t5
 from specdec_jax.array_typing import Array, Params
 from specdec_jax.config import SamplingConfig, SpeculativeConfig
 from specdec_jax.drafters import model_drafter
@@ -320,9 +320,6 @@ def _as_argument(params: Params) -> Params:
   mesh = pxla.thread_resources.env.physical_mesh
   with jax.ensure_compile_time_eval():
     if not mesh.empty:
-      everywhere = jax.sharding.NamedSharding(
-        mesh, jax.sharding.PartitionSpec()
-      )
-      params = jax.device_put(params, everywhere)
+      params = jax.device_put(params, partitioning.replicated(mesh))
     references = jax.tree.map(jax.new_ref, params)
   return jax.tree.map(lambda reference: reference[...], references)

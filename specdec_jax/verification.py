@@ -114,10 +114,8 @@ def apply_rule(
     The outcome.
   """
   gamma = draft_tokens.shape[1]
-  p = jnp.take_along_axis(
-    target_probs[:, :gamma], draft_tokens[..., None], axis=-1
-  )[..., 0]
-  q = jnp.take_along_axis(draft_probs, draft_tokens[..., None], axis=-1)[..., 0]
+  p = _chosen(target_probs[:, :gamma], draft_tokens)
+  q = _chosen(draft_probs, draft_tokens)
   if lenience < 1:
     q = lenience * q
   # Strict, and without a division: u can be 0, and a token that the target
@@ -135,11 +133,7 @@ def apply_rule(
   num_accepted = jnp.sum(
     jnp.cumprod(accepted.astype(jnp.int32), axis=1), axis=1
   )
-  row = num_accepted[:, None, None]
-  p_next = jnp.take_along_axis(target_probs, row, axis=1)[:, 0]
-  q_next = jnp.take_along_axis(draft_probs, row, axis=1)[:, 0]
-  next_token = sample(next_uniform, residual(p_next, q_next))
-  return Verification(num_accepted.astype(jnp.int32), next_token)
+  return _verdict(num_accepted, next_uniform, target_probs, draft_probs)
 
 
 def apply_block_rule(
@@ -173,10 +167,8 @@ def apply_block_rule(
     The outcome.
   """
   gamma = draft_tokens.shape[1]
-  p = jnp.take_along_axis(
-    target_probs[:, :gamma], draft_tokens[..., None], axis=-1
-  )[..., 0]
-  q = jnp.take_along_axis(draft_probs, draft_tokens[..., None], axis=-1)[..., 0]
+  p = _chosen(target_probs[:, :gamma], draft_tokens)
+  q = _chosen(draft_probs, draft_tokens)
   ratios = jnp.where(q > 0, p / jnp.where(q > 0, q, 1.0), 0.0)
   if draft_lengths is not None:
     is_guess = jnp.arange(gamma) < draft_lengths[:, None]
@@ -196,11 +188,7 @@ def apply_block_rule(
   num_accepted = jnp.max(
     jnp.where(passes, jnp.arange(1, gamma + 1), 0), axis=1, initial=0
   )
-  row = num_accepted[:, None, None]
-  p_next = jnp.take_along_axis(scaled, row, axis=1)[:, 0]
-  q_next = jnp.take_along_axis(draft_probs, row, axis=1)[:, 0]
-  next_token = sample(next_uniform, residual(p_next, q_next))
-  return Verification(num_accepted.astype(jnp.int32), next_token)
+  return _verdict(num_accepted, next_uniform, scaled, draft_probs)
 
 
 def is_near_best(
@@ -223,7 +211,7 @@ def is_near_best(
     lenience: As in `verify`.
   """
   logits = target_logits[:, : draft_tokens.shape[1]].astype(jnp.float32)
-  chosen = jnp.take_along_axis(logits, draft_tokens[..., None], axis=-1)[..., 0]
+  chosen = _chosen(logits, draft_tokens)
   # Of both sides the softmax's denominator and the largest term are dropped.
   is_near = jnp.exp(chosen - jnp.max(logits, axis=-1)) >= lenience
   return is_near & is_greedy[:, None]
@@ -239,6 +227,27 @@ def residual(
   left = jnp.maximum(target_probs - draft_probs, 0.0)
   is_empty = jnp.sum(left, axis=-1, keepdims=True) <= 0.0
   return jnp.where(is_empty, target_probs, left)
+
+
+def _chosen(
+  values: Float[Array, "B G V"], tokens: Int[Array, "B G"]
+) -> Float[Array, "B G"]:
+  """Each token's own entry."""
+  return jnp.take_along_axis(values, tokens[..., None], axis=-1)[..., 0]
+
+
+def _verdict(
+  num_accepted: Int[Array, "B"],
+  next_uniform: Float[Array, "B"],
+  p: Float[Array, "B G1 V"],
+  q: Float[Array, "B G1 V"],
+) -> Verification:
+  """Draws the next token from the residual behind what was accepted."""
+  row = num_accepted[:, None, None]
+  p_next = jnp.take_along_axis(p, row, axis=1)[:, 0]
+  q_next = jnp.take_along_axis(q, row, axis=1)[:, 0]
+  next_token = sample(next_uniform, residual(p_next, q_next))
+  return Verification(num_accepted.astype(jnp.int32), next_token)
 
 
 def _check(draft_tokens, draft_probs, target_probs, draft_lengths, near_best):

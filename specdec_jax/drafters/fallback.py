@@ -63,12 +63,11 @@ class FallbackDrafter:
         self._both, params, cache, split_rows(keys, 2), strict=True
       )
     )
-    lengths, others = (_lengths(draft) for draft in (one, other))
-    has_guess = lengths > 0
+    has_guess = one.num_guesses > 0
     draft = Draft(
       jnp.where(has_guess[:, None], one.tokens, other.tokens),
       jnp.where(has_guess[:, None, None], one.probs, other.probs),
-      jnp.where(has_guess, lengths, others),
+      jnp.where(has_guess, one.num_guesses, other.num_guesses),
     )
     return draft, (first_cache, second_cache)
 
@@ -102,10 +101,3 @@ def fallback_drafter(first: Drafter, second: Drafter) -> FallbackDrafter:
   if isinstance(second, ModelDrafter):
     second = dataclasses.replace(second, rereads=True)
   return FallbackDrafter(first, second)
-
-
-def _lengths(draft: Draft) -> Int[Array, "B"]:
-  batch, gamma = draft.tokens.shape
-  if draft.lengths is None:
-    return jnp.full((batch,), gamma, jnp.int32)
-  return draft.lengths
