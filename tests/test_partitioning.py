@@ -1,14 +1,10 @@
-import os
-import pathlib
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
 from specdec_jax import lm, partitioning, t5
+from tests import virtual_devices
 
 CONFIGS = {
   "t5": t5.T5Model(
@@ -163,20 +159,7 @@ for gamma, layouts in ((0, [(1, 8, True)]), (3, [(1, 8, True), (2, 4, False)])):
 
 
 def test_decoding_over_eight_devices_is_decoding_on_one():
-  root = pathlib.Path(__file__).parent.parent
-  run = subprocess.run(
-    [sys.executable, "-c", PROGRAM],
-    cwd=root,
-    env={
-      **os.environ,
-      "JAX_PLATFORMS": "cpu",
-      "JAX_DEFAULT_MATMUL_PRECISION": "highest",
-      "XLA_FLAGS": "--xla_force_host_platform_device_count=8"
-      " --xla_backend_optimization_level=0",  # Compiles faster.
-      "PYTHONPATH": str(root),
-    },
-    capture_output=True,
-    text=True,
-    check=False,
+  run = virtual_devices.run(
+    PROGRAM, devices=8, JAX_DEFAULT_MATMUL_PRECISION="highest"
   )
   assert run.returncode == 0, run.stdout + run.stderr

@@ -1,12 +1,8 @@
 """The trainer over several devices."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-from experiments.paths import REPOSITORY
+from tests import virtual_devices
 from tests.experiments import tiny_training
 
 PROGRAM = """
@@ -42,20 +38,8 @@ jax.tree.map(
 
 
 def run_on_four_devices(*arguments):
-  return subprocess.run(
-    [sys.executable, "-c", PROGRAM, *map(str, arguments)],
-    cwd=REPOSITORY,
-    env={
-      **os.environ,
-      "JAX_PLATFORMS": "cpu",
-      "JAX_DEFAULT_MATMUL_PRECISION": "highest",
-      "XLA_FLAGS": "--xla_force_host_platform_device_count=4"
-      " --xla_backend_optimization_level=0",  # Compiles faster.
-      "PYTHONPATH": str(REPOSITORY),
-    },
-    capture_output=True,
-    text=True,
-    check=False,
+  return virtual_devices.run(
+    PROGRAM, *arguments, devices=4, JAX_DEFAULT_MATMUL_PRECISION="highest"
   )
 
 

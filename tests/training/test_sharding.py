@@ -1,18 +1,12 @@
 """Training over several devices is training over one."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import jax
 import pytest
 from jax.sharding import PartitionSpec
 
 from specdec_jax import partitioning, t5
 from specdec_jax.training import optimizer, sharding
-
-ROOT = pathlib.Path(__file__).parent.parent.parent
+from tests import virtual_devices
 
 # Widths of 128 and more, so that Adafactor keeps sums of rows and columns.
 CONFIG = t5.T5Config(
@@ -133,18 +127,5 @@ for model, name, microbatches, meshes in (
 
 
 def test_the_loss_is_the_same_on_any_mesh():
-  run = subprocess.run(
-    [sys.executable, "-c", PROGRAM],
-    cwd=ROOT,
-    env={
-      **os.environ,
-      "JAX_PLATFORMS": "cpu",
-      "XLA_FLAGS": "--xla_force_host_platform_device_count=4"
-      " --xla_backend_optimization_level=0",  # Compiles faster.
-      "PYTHONPATH": str(ROOT),
-    },
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  run = virtual_devices.run(PROGRAM, devices=4)
   assert run.returncode == 0, run.stdout + run.stderr

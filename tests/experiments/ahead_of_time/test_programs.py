@@ -1,10 +1,6 @@
 """What is lowered is what decodes, and the draft waits for nothing."""
 
-import os
-import subprocess
-import sys
-
-from experiments.paths import REPOSITORY
+from tests import virtual_devices
 
 PROGRAM = """
 import dataclasses
@@ -50,18 +46,5 @@ for replicate in (True, False):
 
 
 def test_a_replicated_draft_needs_no_other_device():
-  run = subprocess.run(
-    [sys.executable, "-c", PROGRAM],
-    cwd=REPOSITORY,
-    env={
-      **os.environ,
-      "JAX_PLATFORMS": "cpu",
-      "XLA_FLAGS": "--xla_force_host_platform_device_count=8"
-      " --xla_backend_optimization_level=0",  # Compiles faster.
-      "PYTHONPATH": str(REPOSITORY),
-    },
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  run = virtual_devices.run(PROGRAM, devices=8)
   assert run.returncode == 0, run.stdout + run.stderr
