@@ -103,6 +103,7 @@ class PairConfig:
       self.target, self.target_config, dtype=self.dtype
     )
     check_model_size(vocabulary, target.vocab_size, self.target)
+    target_params = target.lay_out(target_params)
     if self.draft is None:
       return Pair(self, vocabulary, target, target_params, None, None)
     if self.drafts_from_table:
@@ -118,6 +119,7 @@ class PairConfig:
           f" {self.draft} a {type(draft).__name__}, which read their inputs in"
           " different ways; give two models of one kind."
         )
+      draft_params = draft.lay_out(draft_params)
     # What both have beyond the one vocabulary is padding.
     check_model_size(vocabulary, draft.vocab_size, self.draft)
     return Pair(self, vocabulary, target, target_params, draft, draft_params)
@@ -131,7 +133,7 @@ class Pair:
     config: Where it came from.
     vocabulary: What both models speak.
     target: The target.
-    target_params: Its parameters.
+    target_params: Its parameters, laid out for decoding.
     draft: The draft, which may be an `NgramModel`; None if there is none.
     draft_params: Its parameters; of an `NgramModel` its table.
   """

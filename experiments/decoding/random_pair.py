@@ -45,9 +45,9 @@ class RandomModel:
 
   @functools.cached_property
   def leaves(self) -> dict[str, jax.ShapeDtypeStruct]:
-    """The parameters' shapes, and the dtypes that a checkpoint is held in."""
+    """The parameters, laid out for decoding, as a checkpoint would be held."""
     shapes: dict[str, Any] = traverse_util.flatten_dict(
-      self.model.param_shapes(), sep="/"
+      jax.eval_shape(self.model.lay_out, self.model.param_shapes()), sep="/"
     )
     return {
       name: jax.ShapeDtypeStruct(each.shape, held_dtype(name, self.dtype))
@@ -74,9 +74,10 @@ class RandomModel:
           dtype=leaf.dtype.name,
           deviation=None
           if leaf.ndim == 1
-          else leaf.shape[0] ** -0.5
-          if name.endswith("/kernel")
-          else 1.0,
+          else 1.0
+          if name.endswith("embedding")
+          # Of a kernel [i, o], or of blocks [n, i, w].
+          else leaf.shape[-2] ** -0.5,
         )
       )
       for i, (name, leaf) in enumerate(self.leaves.items())

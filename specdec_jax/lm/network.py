@@ -56,8 +56,7 @@ class DecoderLayer(nn.Module):
   def __call__(self, x, bias, deterministic):
     """Returns the output, and the keys and values of the whole sequence."""
     y = self.pre_self_attention_layer_norm(x)
-    memory = self.self_attention.fixed(y)
-    y = self.self_attention.attend(y, memory, bias, deterministic)
+    y, memory = self.self_attention.to_itself(y, bias, deterministic)
     x += self.dropout(y, deterministic=deterministic)
     y = self.mlp(self.pre_mlp_layer_norm(x), deterministic)
     return x + self.dropout(y, deterministic=deterministic), memory

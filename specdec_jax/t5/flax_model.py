@@ -9,6 +9,7 @@ import flax.linen as nn
 import jax
 
 from specdec_jax.array_typing import Array, Key, Params
+from specdec_jax.t5 import blocked
 from specdec_jax.t5.config import StackConfig
 
 
@@ -47,6 +48,22 @@ class FlaxModel(abc.ABC):
   def param_shapes(self) -> Params:
     """The parameters' tree with `jax.ShapeDtypeStruct` as leaves."""
     return jax.eval_shape(self.init, jax.random.key(0))
+
+  def lay_out(self, params: Params, backend: str | None = None) -> Params:
+    """Returns the parameters as decoding is fastest with them.
+
+    All of the model's functions take them so, but they have other names and
+    shapes: save, train and share out along a mesh what `load` returned. On a
+    processor, in float32, the kernels of a step are in blocks (`t5.blocked`);
+    accelerators want them as they are.
+
+    Args:
+      params: From `load` or `init`.
+      backend: Where they will be used; None for JAX's default.
+    """
+    if (backend or jax.default_backend()) != "cpu":
+      return params
+    return blocked.lay_out(params) if self.config.dtype == "float32" else params
 
   @abc.abstractmethod
   def _init(self, key) -> Any:

@@ -1,5 +1,6 @@
 """T5's layers, with T5X's parameter names, shapes and logical axes."""
 
+import math
 from collections.abc import Callable
 
 import flax.linen as nn
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Float, Int
 from specdec_jax.kv_cache import KVCache
-from specdec_jax.t5 import matmul
+from specdec_jax.t5 import blocked, matmul
 from specdec_jax.t5.config import StackConfig
 
 _kernel_init = nn.initializers.variance_scaling(
@@ -22,7 +23,7 @@ def _with_axes(init: Callable, axes: tuple[str, ...]) -> Callable[..., Array]:
 
 
 class Dense(nn.Module):
-  """x @ kernel, without a bias.
+  """x @ kernel, without a bias; the kernel may be in blocks.
 
   Attributes:
     features: Width of the output.
@@ -38,6 +39,9 @@ class Dense(nn.Module):
 
   @nn.compact
   def __call__(self, x: Float[Array, "*B i"]) -> Float[Array, "*B o"]:
+    if self.has_variable("params", blocked.BLOCKS):
+      return _product(self, x, blocked.BLOCKS, self.dtype)
+
     def init(key, shape, dtype=jnp.float32):
       return self.init_scale * _kernel_init(key, shape, dtype)
 
@@ -47,6 +51,14 @@ class Dense(nn.Module):
       (x.shape[-1], self.features),
     )
     return matmul.dot(x.astype(self.dtype), kernel.astype(self.dtype))
+
+
+def _product(
+  module: nn.Module, x: Float[Array, "*B i"], name: str, dtype: str
+) -> Float[Array, "*B o"]:
+  """The product with a module's blocks."""
+  blocks = module.get_variable("params", name)
+  return blocked.product(x.astype(dtype), blocks.astype(dtype))
 
 
 class LayerNorm(nn.Module):
@@ -76,17 +88,23 @@ class MlpBlock(nn.Module):
   @nn.compact
   def __call__(self, x: Float[Array, "B T D"], deterministic: bool = True):
     config = self.config
-    hidden = None
-    for i, name in enumerate(config.mlp_activations):
-      gated = len(config.mlp_activations) > 1
-      y = Dense(
-        config.mlp_dim,
-        ("embed", "mlp"),
-        config.dtype,
-        name=f"wi_{i}" if gated else "wi",
-      )(x)
-      y = _ACTIVATIONS[name](y)
-      hidden = y if hidden is None else hidden * y
+    names = config.mlp_activations
+    if self.has_variable("params", blocked.INPUTS):
+      inputs = _product(self, x, blocked.INPUTS, config.dtype)
+      inputs = jnp.split(inputs, len(names), axis=-1)
+    else:
+      inputs = [
+        Dense(
+          config.mlp_dim,
+          ("embed", "mlp"),
+          config.dtype,
+          name=f"wi_{i}" if len(names) > 1 else "wi",
+        )(x)
+        for i in range(len(names))
+      ]
+    hidden = math.prod(
+      _ACTIVATIONS[name](y) for name, y in zip(names, inputs, strict=True)
+    )
     hidden = nn.Dropout(config.dropout_rate, broadcast_dims=(-2,))(
       hidden, deterministic=deterministic
     )
@@ -124,21 +142,20 @@ class Attention(nn.Module):
     self.out = Dense(config.emb_dim, ("joined_kv", "embed"), config.dtype)
     self.dropout = nn.Dropout(config.dropout_rate, broadcast_dims=(-2,))
 
-  def __call__(
+  def to_itself(
     self,
     x: Float[Array, "B T D"],
-    memory: Float[Array, "B S D"],
-    bias: Float[Array, "#B h #T S"],
+    bias: Float[Array, "#B h #T T"],
     deterministic: bool = True,
-  ) -> Float[Array, "B T D"]:
-    """Attends from `x` to `memory`; `bias` holds mask and position biases."""
-    return self.attend(x, self.fixed(memory), bias, deterministic)
+  ) -> tuple[Float[Array, "B T D"], KVCache]:
+    """Attends from a sequence to itself; `bias` holds mask and positions.
 
-  def fixed(self, memory: Float[Array, "B S D"]) -> KVCache:
-    """Keys and values of a whole sequence, computed once."""
-    return KVCache.of_sequence(
-      self._heads(self.key(memory)), self._heads(self.value(memory))
-    )
+    Returns:
+      The result, and the sequence's keys and values.
+    """
+    query, key, value = self._query_key_value(x)
+    memory = KVCache.of_sequence(self._heads(key), self._heads(value))
+    return self._attend(query, memory, bias, deterministic), memory
 
   def step(
     self,
@@ -148,22 +165,42 @@ class Attention(nn.Module):
     bias: Float[Array, "B h Q L"],
   ) -> tuple[Float[Array, "B Q D"], KVCache]:
     """Writes the tokens' keys and values, then attends to the cache."""
-    cache = cache.write(
-      self._heads(self.key(x)), self._heads(self.value(x)), positions
-    )
-    return self.attend(x, cache, bias), cache
+    query, key, value = self._query_key_value(x)
+    cache = cache.write(self._heads(key), self._heads(value), positions)
+    return self._attend(query, cache, bias), cache
 
-  def attend(
+  def fixed(self, memory: Float[Array, "B S D"]) -> KVCache:
+    """Keys and values of another sequence, computed once."""
+    return KVCache.of_sequence(
+      self._heads(self.key(memory)), self._heads(self.value(memory))
+    )
+
+  def to_fixed(
     self,
     x: Float[Array, "B Q D"],
     memory: KVCache,
     bias: Float[Array, "#B h #Q S"],
     deterministic: bool = True,
   ) -> Float[Array, "B Q D"]:
-    """Attends to keys and values that are there already."""
+    """Attends to the keys and values of another sequence."""
+    return self._attend(self.query(x), memory, bias, deterministic)
+
+  def _query_key_value(self, x: Float[Array, "B T D"]):
+    if self.has_variable("params", blocked.QUERY_KEY_VALUE):
+      y = _product(self, x, blocked.QUERY_KEY_VALUE, self.config.dtype)
+      return jnp.split(y, 3, axis=-1)
+    return self.query(x), self.key(x), self.value(x)
+
+  def _attend(
+    self,
+    query: Float[Array, "B Q HK"],
+    memory: KVCache,
+    bias: Float[Array, "#B h #Q S"],
+    deterministic: bool = True,
+  ) -> Float[Array, "B Q D"]:
     logits = jnp.einsum(
       "bqhk,bhkl->bhql",
-      self._heads(self.query(x)),
+      self._heads(query),
       memory.key,
       preferred_element_type=jnp.float32,
     )
@@ -171,7 +208,10 @@ class Attention(nn.Module):
     weights = self.dropout(
       weights.astype(self.config.dtype), deterministic=deterministic
     )
-    mixed = jnp.einsum("bhql,bhlk->bqhk", weights, memory.value)
+    # In this order of dimensions; of "bhql,bhlk->bqhk" einsum makes a product
+    # of values and weights, which a processor takes several times as long for.
+    mixed = jnp.einsum("bhql,bhlk->bhqk", weights, memory.value)
+    mixed = mixed.swapaxes(1, 2)
     return self.out(mixed.reshape(*mixed.shape[:2], -1))
 
   def _heads(self, x: Float[Array, "B T HK"]) -> Float[Array, "B T H K"]:
@@ -228,6 +268,9 @@ class LogitsDense(nn.Module):
 
   @nn.compact
   def __call__(self, y: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
+    if self.has_variable("params", blocked.BLOCKS):
+      y = _product(self, y, blocked.BLOCKS, self.config.dtype)
+      return y.astype(jnp.float32)
     kernel = self.param(
       "kernel",
       _with_axes(_kernel_init, ("embed", "vocab")),

@@ -89,7 +89,7 @@ class EncoderLayer(nn.Module):
 
   def __call__(self, x, bias, deterministic):
     y = self.pre_attention_layer_norm(x)
-    y = self.attention(y, y, bias, deterministic)
+    y, _ = self.attention.to_itself(y, bias, deterministic)
     x += self.dropout(y, deterministic=deterministic)
     y = self.mlp(self.pre_mlp_layer_norm(x), deterministic)
     return x + self.dropout(y, deterministic=deterministic)
@@ -141,10 +141,15 @@ class DecoderLayer(nn.Module):
 
   def __call__(self, x, encoded, bias, cross_bias, deterministic):
     y = self.pre_self_attention_layer_norm(x)
-    y = self.self_attention(y, y, bias, deterministic)
+    y, _ = self.self_attention.to_itself(y, bias, deterministic)
     x += self.dropout(y, deterministic=deterministic)
     y = self.pre_cross_attention_layer_norm(x)
-    y = self.encoder_decoder_attention(y, encoded, cross_bias, deterministic)
+    y = self.encoder_decoder_attention.to_fixed(
+      y,
+      self.encoder_decoder_attention.fixed(encoded),
+      cross_bias,
+      deterministic,
+    )
     x += self.dropout(y, deterministic=deterministic)
     y = self.mlp(self.pre_mlp_layer_norm(x), deterministic)
     return x + self.dropout(y, deterministic=deterministic)
@@ -158,7 +163,7 @@ class DecoderLayer(nn.Module):
       bias,
     )
     x += y
-    x += self.encoder_decoder_attention.attend(
+    x += self.encoder_decoder_attention.to_fixed(
       self.pre_cross_attention_layer_norm(x),
       cache.cross_attention,
       cross_bias,
