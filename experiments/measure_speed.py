@@ -58,6 +58,7 @@ def run(
   top_k: int = 0,
   top_p: float = 1.0,
   lenience: float = 1.0,
+  verification: str = "token",
   examples: int = 32,
   repeats: int = 3,
   length_bounds: Sequence[int] = (16, 32, 64),
@@ -82,6 +83,7 @@ def run(
     top_k: See `SamplingConfig`.
     top_p: See `SamplingConfig`.
     lenience: See `SpeculativeConfig`: LOSSY below 1.
+    verification: See `SpeculativeConfig`, "token" or "block".
     examples: How many texts to decode, spread over the task; best a multiple
       of all batch sizes, as what a batch lacks is filled up with empty rows.
     repeats: How often to time a cell.
@@ -118,6 +120,7 @@ def run(
       max_new_tokens=max_new_tokens,
       sampling=sd.SamplingConfig(temperature, top_k, top_p),
       lenience=lenience,
+      verification=verification,
     )
     for temperature in temperatures
     for gamma in gammas
@@ -155,6 +158,7 @@ def run(
       "top_k": top_k,
       "top_p": top_p,
       "lenience": lenience,
+      "verification": verification,
       "examples": examples,
       "repeats": repeats,
       "length_bounds": list(length_bounds),

@@ -67,6 +67,7 @@ def make_cell(
     "gamma": config.gamma,
     "batch_size": batch_size,
     "lenience": config.lenience,
+    "verification": config.verification,
     "synthetic": False,
     "max_new_tokens": config.max_new_tokens,
     "seed": seed,

@@ -21,7 +21,7 @@ from experiments.decoding.batching import Batch, budgets, example_keys
 from experiments.decoding.decode import check_finite
 from experiments.decoding.pair import Pair
 from specdec_jax.analysis import round_cost
-from specdec_jax.array_typing import Float
+from specdec_jax.array_typing import Array, Float, Int
 from specdec_jax.sampling import argmax
 
 _SAMPLE_SECONDS = 0.1
@@ -277,7 +277,7 @@ def time_pair(
   parts = {}
   for batch in batches:
     if batch.inputs.shape not in parts:
-      parts[batch.inputs.shape] = _parts(pair, batch.inputs, config)
+      parts[batch.inputs.shape] = parts_sampler(pair, batch.inputs, config)
   sampled = _sampled(batches)
   on_progress()
 
@@ -327,8 +327,18 @@ def _sampled(batches: list[Batch]) -> set[int]:
   }
 
 
-def _parts(pair: Pair, inputs, config) -> Callable[[], Costs]:
-  """Returns what samples the parts' times, for inputs of one shape."""
+def parts_sampler(
+  pair: Pair, inputs: Int[Array, "B S"], config: sd.SpeculativeConfig
+) -> Callable[[], Costs]:
+  """Returns what samples the parts' times, for inputs of one shape.
+
+  A sample's `draft_first`, a difference, may be below 0.
+
+  Args:
+    pair: The models.
+    inputs: int32[B, S], any of that shape.
+    config: Its gamma and its widest budget shape the parts.
+  """
   length = config.width + config.gamma + 1
   target = (pair.target, pair.target_params)
   draft = (pair.draft, pair.draft_params)

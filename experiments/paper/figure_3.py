@@ -23,6 +23,7 @@ _GRID = (
   "batch_size",
   "temperature",
   "lenience",
+  "verification",
   "synthetic",
 )
 """What two lines have in common that differ in gamma alone."""
@@ -73,7 +74,7 @@ def _best(lines: Sequence[measured.Line]) -> list[measured.Line]:
   """
   grids: dict[tuple, list[measured.Line]] = {}
   for line in lines:
-    grids.setdefault(tuple(line[name] for name in _GRID), []).append(line)
+    grids.setdefault(tuple(line.get(name) for name in _GRID), []).append(line)
   best = []
   for grid in grids.values():
     tried = sorted({line["gamma"] for line in grid})

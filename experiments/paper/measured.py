@@ -167,6 +167,9 @@ def pair_name(line: Line) -> str:
     name += " (SYNTHETIC)"
   if line["lenience"] != 1:
     name += f" (LOSSY: lenience {line['lenience']:g})"
+  # Lines of before there was a choice have none.
+  if line.get("verification", "token") != "token":
+    name += f" ({line['verification']} verification)"
   return name
 
 

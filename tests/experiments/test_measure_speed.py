@@ -74,6 +74,7 @@ def test_a_grid_is_measured_and_goes_on(
     assert line["equal_to_baseline"] is True
     assert line["tokens"] == line["baseline_tokens"] > 4
     assert line["lenience"] == 1
+    assert line["verification"] == "token"
     assert line["synthetic"] is False
     assert all(each > 0 for each in line["error_terms"].values())
     assert line["theorem_3_8"] * math.prod(line["error_terms"].values()) == (
@@ -143,6 +144,18 @@ def test_the_gin_file_measures(pair_folder, tmp_path, monkeypatch, capsys):
   assert "LOSSY: lenience 0.5." in capsys.readouterr().out
 
 
+def test_the_rule_of_verification_is_the_decoder_s(arguments, monkeypatch):
+  class TimedError(Exception):
+    pass
+
+  def time_pair(pair, batches, *, config, **others):
+    raise TimedError(config.verification)
+
+  monkeypatch.setattr(measure_speed, "time_pair", time_pair)
+  with pytest.raises(TimedError, match="block"):
+    measure_speed.run(**arguments, verification="block")
+
+
 def test_what_cannot_be_is_refused_before_anything_is_computed(
   arguments, tmp_path, monkeypatch
 ):
@@ -165,6 +178,7 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(
   check(r"length_bounds is \(8, 4\)", length_bounds=(8, 4))
   check("repeats is 0", repeats=0)
   check("lenience is 2", lenience=2)
+  check("verification is 'best'", verification="best")
   check("drafts is empty", drafts={})
 
   def with_draft(**changes):

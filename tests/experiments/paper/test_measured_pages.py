@@ -79,12 +79,17 @@ def test_synthetic_and_lossy_lines_are_named(make, tmp_path):
   # Figure 3 is of the best of several gammas.
   both = [
     speed_line(gamma=gamma, **changes)
-    for changes in ({"synthetic": True}, {"lenience": 0.5})
+    for changes in (
+      {"synthetic": True},
+      {"lenience": 0.5},
+      {"verification": "block"},
+    )
     for gamma in (3, 5)
   ]
   text = make([write(tmp_path / "x.jsonl", *both)]).text
   assert "tiny (SYNTHETIC)" in text
   assert "tiny (LOSSY: lenience 0.5)" in text
+  assert "tiny (block verification)" in text
   assert "SYNTHETIC rows have random weights" in text
   assert "LOSSY rows are decoded with lenience" in text
   plain = [speed_line(gamma=3), speed_line(gamma=5)]
