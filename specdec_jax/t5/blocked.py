@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from specdec_jax.array_typing import Array, Float, Params
 
@@ -33,6 +34,8 @@ INPUTS = "wi_blocks"
 
 MOST_ROWS = 16
 """For more rows the repacking pays."""
+
+Kernel = Float[Array | np.ndarray, "i o"]
 
 _WIDTHS = (64, 48, 32)
 _LEAST_ENTRIES = 2**17
@@ -111,17 +114,19 @@ def _of_dense(tree):
   return {BLOCKS: _block(kernel)} if _fits(kernel) else tree
 
 
-def _block(kernel: Float[Array, "i o"]) -> Float[Array, "n i w"]:
+def _block(kernel: Kernel) -> Float[Array, "n i w"]:
   width = _width(kernel)
   assert width is not None
   rows, columns = kernel.shape
-  return kernel.reshape(rows, columns // width, width).swapaxes(0, 1)
+  return (
+    jnp.asarray(kernel).reshape(rows, columns // width, width).swapaxes(0, 1)
+  )
 
 
-def _fits(kernel: Float[Array, "i o"]) -> bool:
+def _fits(kernel: Kernel) -> bool:
   return kernel.size >= _LEAST_ENTRIES and _width(kernel) is not None
 
 
-def _width(kernel: Float[Array, "i o"]) -> int | None:
+def _width(kernel: Kernel) -> int | None:
   columns = kernel.shape[1]
   return next((each for each in _WIDTHS if columns % each == 0), None)
