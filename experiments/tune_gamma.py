@@ -139,7 +139,7 @@ def run(
     batch_size=batch_size,
     length_multiple=input_length_multiple,
   )
-  steps = len(batches) + repeats + repeats + 1
+  steps = len(batches) + 2 * repeats + 1
   with progress_bar("batches and repeats", total=steps) as advance:
     stats = _count(work.pair, batches, configs[most], seed, advance)
     costs = _time_costs(work.pair, batches, configs, repeats, advance)

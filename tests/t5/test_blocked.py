@@ -25,13 +25,10 @@ T5_1_1 = t5.T5Config(
 MODELS = {
   "t5_1_1": t5.T5Model(T5_1_1),
   "t5_1_0": t5.T5Model(
-    t5.T5Config(
-      vocab_size=192,
-      emb_dim=32,
-      num_heads=2,
+    dataclasses.replace(
+      T5_1_1,
       head_dim=32,
       mlp_dim=96,
-      num_encoder_layers=1,
       num_decoder_layers=1,
       mlp_activations=("relu",),
       logits_via_embedding=True,
@@ -56,10 +53,6 @@ def any_size(monkeypatch):
   monkeypatch.setattr(blocked, "_LEAST_ENTRIES", 1)
 
 
-def blocks_of(kernel):
-  return blocked._block(kernel)
-
-
 @pytest.mark.parametrize("columns", [64, 96, 144, 192])
 @pytest.mark.parametrize("rows", [1, 2, 5, 16, 17, 40])
 def test_the_product(rows, columns):
@@ -67,7 +60,7 @@ def test_the_product(rows, columns):
   x = jax.random.normal(keys[0], (rows, 48))
   kernel = jax.random.normal(keys[1], (48, columns))
   np.testing.assert_allclose(
-    blocked.product(x, blocks_of(kernel)),
+    blocked.product(x, blocked._block(kernel)),
     np.asarray(x, np.float64) @ np.asarray(kernel, np.float64),
     atol=2e-5,
   )
@@ -77,14 +70,14 @@ def test_the_product_keeps_leading_dimensions():
   x = jax.random.normal(jax.random.key(0), (2, 3, 8))
   kernel = jax.random.normal(jax.random.key(1), (8, 64))
   np.testing.assert_allclose(
-    blocked.product(x, blocks_of(kernel)), x @ kernel, atol=1e-5
+    blocked.product(x, blocked._block(kernel)), x @ kernel, atol=1e-5
   )
 
 
 def test_a_row_does_not_depend_on_the_number_of_rows():
   keys = jax.random.split(jax.random.key(0), 2)
   x = jax.random.normal(keys[0], (blocked.MOST_ROWS, 384))
-  blocks = blocks_of(jax.random.normal(keys[1], (384, 512)))
+  blocks = blocked._block(jax.random.normal(keys[1], (384, 512)))
   product = jax.jit(blocked.product)
   all_rows = product(x, blocks)
   for rows in range(1, blocked.MOST_ROWS):
@@ -160,16 +153,8 @@ def test_small_and_odd_kernels_stay_as_they_are(monkeypatch):
 
   monkeypatch.setattr(blocked, "_LEAST_ENTRIES", 1)
   odd = t5.T5Model(
-    t5.T5Config(
-      vocab_size=211,
-      emb_dim=32,
-      num_heads=2,
-      head_dim=16,
-      mlp_dim=72,
-      num_encoder_layers=1,
-      num_decoder_layers=1,
-      mlp_activations=("gelu", "linear"),
-      logits_via_embedding=False,
+    dataclasses.replace(
+      T5_1_1, vocab_size=211, mlp_dim=72, num_decoder_layers=1
     )
   )
   names = _leaf_names(odd.lay_out(odd.init(jax.random.key(0)), "cpu"))
