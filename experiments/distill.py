@@ -139,6 +139,11 @@ def run(
     matmul_precision=matmul_precision,
   )
   draft = training.network
+  if fractions.draft and getattr(draft, "shares_encoder", False):
+    raise ValueError(
+      f"Fractions.draft is {fractions.draft}, but the draft shares its target's"
+      " encoder, and does not write alone here; set it to 0.0."
+    )
   training.load_vocabulary(data.vocabulary)
   examples = {}
   if fractions.corpus or fractions.draft:

@@ -25,6 +25,7 @@ from experiments import (
   model_card,
 )
 from experiments.checks import check_integers
+from experiments.decoding.alone import WithEncoder
 from experiments.decoding.drafts import check_one_target, load_drafts
 from experiments.decoding.pair import Pair, PairConfig, weights_checksum
 from experiments.decoding.report import count_parameters
@@ -175,6 +176,7 @@ def run(
       "path": path,
       "parameters": count_parameters(params),
       **_loss(
+        pair,
         model,
         params,
         _batches(validation, batch_size, input_length_multiple),
@@ -186,12 +188,13 @@ def run(
     }
     if scorer is not None:
       outputs = Records(folder, generate_text.OUTPUTS, manifest, resume=resume)
+      alone, alone_params = _alone(pair, model, params)
       generate_text.write(
         outputs,
         sources,
         generate_text.by_length(sources, range(len(sources))),
-        model=model,
-        params=params,
+        model=alone,
+        params=alone_params,
         config=sd.SpeculativeConfig(
           gamma=0,
           max_new_tokens=max_new_tokens,
@@ -345,7 +348,19 @@ def _batches(
   )
 
 
+def _alone(
+  pair: Pair, model: Any, params: Params
+) -> tuple[sd.DecoderModel, Params]:
+  """Returns what decodes without another model's help."""
+  if not getattr(model, "shares_encoder", False):
+    return model, params
+  target: Any = pair.target
+  both = {"encoder": pair.target_params, "decoder": params}
+  return WithEncoder(target, model), both
+
+
 def _loss(
+  pair: Pair,
   model: Model,
   params: Params,
   batches: list[batching.Batch],
@@ -353,12 +368,15 @@ def _loss(
   path: str,
 ) -> dict[str, float]:
   """Returns the mean loss of a token in nats, and the accuracy."""
-  eval_step = make_eval_step(model)
+  target: Any = pair.target
+  eval_step = make_eval_step(model, target)
   with progress_bar(
     "loss", total=len(batches), done=len(records.done)
   ) as advance:
     for batch in batches[len(records.done) :]:
-      loss, hits, tokens = map(float, eval_step(params, *batch))
+      loss, hits, tokens = map(
+        float, eval_step(params, *batch, pair.target_params)
+      )
       if not math.isfinite(loss):
         raise ValueError(
           f"The held-out loss of {path} is {loss}: its logits are not finite."

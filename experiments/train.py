@@ -174,6 +174,11 @@ def run(
 
 
 def _check(network, score, teacher, distillation_weight) -> None:
+  if getattr(network, "shares_encoder", False):
+    raise ValueError(
+      "train.model has no encoder (num_encoder_layers is 0); what shares its"
+      " target's learns beside it: python -m experiments.distill."
+    )
   """Checks what needs no examples."""
   if (teacher is None) != (distillation_weight == 0.0):
     raise ValueError(

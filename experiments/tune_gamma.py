@@ -197,7 +197,7 @@ def run(
 
 
 def acceptance_by_position(
-  histogram: Int[np.ndarray, "B G1"],
+  histogram: Int[Array | np.ndarray, "B G1"],
 ) -> list[float | None]:
   """How often each guess holds of those whose predecessors held.
 

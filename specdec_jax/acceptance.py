@@ -143,7 +143,7 @@ def _betas(
     draft_params,
     fed,
     start.position,
-    drafter.prefill(draft_params, inputs, length),
+    drafter.prefill(draft_params, inputs, length, start),
   )
   p, q = sampler.probs(logits), sampler.probs(draft_logits)
   is_greedy = sampler.temperature <= MIN_TEMPERATURE

@@ -23,11 +23,14 @@ class Prefill(NamedTuple):
     token: int32[B], the first decoder input: the start token of an
       encoder-decoder, the prompt's last token of a decoder-only model.
     position: int32[B], the position at which `token` goes in.
+    encoded: float[B, S, D], what the encoder returned, for drafters that read
+      it too; None from a model without one.
   """
 
   cache: Cache
   token: Int[Array, "B"]
   position: Int[Array, "B"]
+  encoded: Float[Array, "B S D"] | None = None
 
 
 @runtime_checkable
@@ -128,9 +131,21 @@ class Drafter(Protocol):
     ...
 
   def prefill(
-    self, params: Params, inputs: Int[Array, "B S"], length: int
+    self,
+    params: Params,
+    inputs: Int[Array, "B S"],
+    length: int,
+    target: Prefill,
   ) -> Cache:
-    """Reads the inputs; arguments as in `DecoderModel.prefill`."""
+    """Reads the inputs.
+
+    Args:
+      params: The drafter's parameters.
+      inputs: As in `DecoderModel.prefill`.
+      length: Likewise.
+      target: What the target made of them, so that nothing need be computed
+        twice.
+    """
     ...
 
   def draft(

@@ -187,7 +187,7 @@ def start(run: Run, inputs: Int[Array, "B S"]) -> SpeculativeState:
   target = run.target.prefill(run.target_params, inputs, length)
   draft_cache = None
   if run.drafter is not None:
-    draft_cache = run.drafter.prefill(run.draft_params, inputs, length)
+    draft_cache = run.drafter.prefill(run.draft_params, inputs, length, target)
   tokens = jnp.full((batch, 1 + config.width), config.pad_id, jnp.int32)
   return SpeculativeState(
     tokens=tokens.at[:, 0].set(target.token),

@@ -41,7 +41,8 @@ def _uncached(model, params, inputs, tokens):
 def _prefill():
   target = T5.target.prefill(T5.target_params, INPUTS, CAPACITY)
   drafter = model_drafter(T5.draft)
-  return target.cache, drafter.prefill(T5.draft_params, INPUTS, CAPACITY)
+  draft_cache = drafter.prefill(T5.draft_params, INPUTS, CAPACITY, target)
+  return target.cache, draft_cache
 
 
 @jax.jit

@@ -2,6 +2,7 @@
 
 import dataclasses
 import zlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -119,10 +120,20 @@ class PairConfig:
           f" {self.draft} a {type(draft).__name__}, which read their inputs in"
           " different ways; give two models of one kind."
         )
+      self._check_encoder(target.config, draft.config)
       draft_params = draft.lay_out(draft_params)
     # What both have beyond the one vocabulary is padding.
     check_model_size(vocabulary, draft.vocab_size, self.draft)
     return Pair(self, vocabulary, target, target_params, draft, draft_params)
+
+  def _check_encoder(self, target: Any, draft: Any) -> None:
+    width = getattr(draft, "encoded_dim", None)
+    if width is not None and width != target.emb_dim:
+      raise ValueError(
+        f"The draft {self.draft} shares an encoder of emb_dim {width}, and the"
+        f" target {self.target} has emb_dim {target.emb_dim}; give the target"
+        " that the draft was distilled from."
+      )
 
 
 @dataclasses.dataclass(frozen=True)

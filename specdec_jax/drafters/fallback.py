@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Cache, Int, Key, Params
-from specdec_jax.base import Context, Draft, Drafter
+from specdec_jax.base import Context, Draft, Drafter, Prefill
 from specdec_jax.drafters.model import ModelDrafter
 from specdec_jax.keys import split_rows
 from specdec_jax.sampling import Sampler
@@ -39,11 +39,15 @@ class FallbackDrafter:
     return self.first.vocab_size
 
   def prefill(
-    self, params: Params, inputs: Int[Array, "B S"], length: int
+    self,
+    params: Params,
+    inputs: Int[Array, "B S"],
+    length: int,
+    target: Prefill,
   ) -> Cache:
     """Lets both read the inputs; see `Drafter.prefill`."""
     return tuple(
-      drafter.prefill(own, inputs, length)
+      drafter.prefill(own, inputs, length, target)
       for drafter, own in zip(self._both, params, strict=True)
     )
 

@@ -7,15 +7,19 @@ them overwrites its own entry. The alternative is a (gamma + 1)-th call whose
 logits nobody reads. A draft without a cache, such as an n-gram table, has no
 gap and is fed the last token alone. Where another drafter's guesses may have
 been committed, all of the last round's tokens are fed.
+
+An encoder-decoder's draft may share the target's encoder (`shares_encoder` of
+`t5.T5Model`): it attends to what that returned, and encodes nothing itself.
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Cache, Float, Int, Key, Params
-from specdec_jax.base import Context, DecoderModel, Draft
+from specdec_jax.base import Context, DecoderModel, Draft, Prefill
 from specdec_jax.keys import uniform_rows
 from specdec_jax.sampling import Sampler
 
@@ -41,10 +45,23 @@ class ModelDrafter:
     return self.width or self.model.vocab_size
 
   def prefill(
-    self, params: Params, inputs: Int[Array, "B S"], length: int
+    self,
+    params: Params,
+    inputs: Int[Array, "B S"],
+    length: int,
+    target: Prefill,
   ) -> Cache:
-    """Reads the inputs with the draft model's own encoder."""
-    return self.model.prefill(params, inputs, length).cache
+    """Reads the inputs, or what the target's encoder made of them.
+
+    Raises:
+      ValueError: If the model shares its target's encoder, and the target has
+        none, or one of another width.
+    """
+    # Few models can share, so it is no part of `DecoderModel`.
+    model: Any = self.model
+    if not getattr(model, "shares_encoder", False):
+      return model.prefill(params, inputs, length).cache
+    return model.prefill_encoded(params, target.encoded, inputs, length).cache
 
   def draft(
     self,

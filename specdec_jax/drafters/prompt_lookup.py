@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from specdec_jax.array_typing import Array, Cache, Int, Key, Params
-from specdec_jax.base import Context, Draft
+from specdec_jax.base import Context, Draft, Prefill
 from specdec_jax.sampling import Sampler
 
 
@@ -35,10 +35,14 @@ class PromptLookupDrafter:
   min_ngram: int = 1
 
   def prefill(
-    self, params: Params, inputs: Int[Array, "B S"], length: int
+    self,
+    params: Params,
+    inputs: Int[Array, "B S"],
+    length: int,
+    target: Prefill,
   ) -> Cache:
     """Keeps the inputs; see `Drafter.prefill`."""
-    del params, length
+    del params, length, target
     return inputs
 
   def draft(

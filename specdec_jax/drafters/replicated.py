@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 
 from specdec_jax import partitioning
 from specdec_jax.array_typing import Array, Cache, Int, Key, Params
-from specdec_jax.base import Context, Draft, Drafter
+from specdec_jax.base import Context, Draft, Drafter, Prefill
 from specdec_jax.sampling import Sampler
 
 
@@ -38,10 +38,14 @@ class ReplicatedDrafter:
     return self.drafter.vocab_size
 
   def prefill(
-    self, params: Params, inputs: Int[Array, "B S"], length: int
+    self,
+    params: Params,
+    inputs: Int[Array, "B S"],
+    length: int,
+    target: Prefill,
   ) -> Cache:
     """Reads the inputs; see `Drafter.prefill`."""
-    return self.drafter.prefill(params, inputs, length)
+    return self.drafter.prefill(params, inputs, length, target)
 
   def draft(
     self,

@@ -23,6 +23,7 @@ class StackConfig:
   """
 
   FORMAT: ClassVar[str]
+  _MAY_BE_ZERO: ClassVar[tuple[str, ...]] = ()
 
   vocab_size: int
   emb_dim: int
@@ -42,7 +43,8 @@ class StackConfig:
     object.__setattr__(self, "dtype", check_dtype(self.dtype))
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
-      if field.type is int and (not isinstance(value, int) or value < 1):
+      least = 0 if field.name in self._MAY_BE_ZERO else 1
+      if field.type is int and (not isinstance(value, int) or value < least):
         raise ValueError(
           f"{name}.{field.name} is {value!r}; it must be a positive integer."
         )
@@ -62,7 +64,8 @@ class T5Config(StackConfig):
     vocab_size: Rows of the embedding, padding included.
     emb_dim: Width of the residual stream.
     num_heads: Attention heads.
-    num_encoder_layers: Layers of the encoder.
+    num_encoder_layers: Layers of the encoder; 0 if it has none of its own, but
+      attends to what another model's encoder returns.
     num_decoder_layers: Layers of the decoder.
     head_dim: Width of a head.
     mlp_dim: Hidden width of the feed-forward block.
@@ -73,12 +76,15 @@ class T5Config(StackConfig):
       position biases (scalable T5, umT5), or a stack shares one.
     relative_attention_num_buckets: Rows of such a table.
     relative_attention_max_distance: Beyond it all distances are one bucket.
+    encoded_dim: Width of what another model's encoder returns; None if it has
+      an encoder of its own.
     dropout_rate: For training.
     dtype: What matrix products compute in, "float32" or "bfloat16". Norms,
       softmax and logits are float32 in both.
   """
 
   FORMAT: ClassVar[str] = "specdec_jax.t5"
+  _MAY_BE_ZERO: ClassVar[tuple[str, ...]] = ("num_encoder_layers",)
 
   vocab_size: int = 32128
   emb_dim: int = 512
@@ -92,8 +98,31 @@ class T5Config(StackConfig):
   relative_bias_per_layer: bool = False
   relative_attention_num_buckets: int = 32
   relative_attention_max_distance: int = 128
+  encoded_dim: int | None = None
   dropout_rate: float = 0.1
   dtype: str = "float32"
+
+  def __post_init__(self):
+    super().__post_init__()
+    if self.has_encoder != (self.encoded_dim is None):
+      raise ValueError(
+        f"T5Config.num_encoder_layers is {self.num_encoder_layers} and"
+        f" encoded_dim {self.encoded_dim!r}; a model with an encoder has"
+        " encoded_dim=None, one without has num_encoder_layers=0 and the"
+        " emb_dim of the model whose encoder it shares."
+      )
+    if self.encoded_dim is not None and (
+      not isinstance(self.encoded_dim, int) or self.encoded_dim < 1
+    ):
+      raise ValueError(
+        f"T5Config.encoded_dim is {self.encoded_dim!r}; it must be a positive"
+        " integer, or None."
+      )
+
+  @property
+  def has_encoder(self) -> bool:
+    """Whether the model has an encoder of its own."""
+    return self.num_encoder_layers > 0
 
 
 def check_dtype(dtype: Any) -> str:

@@ -18,7 +18,10 @@ START_TOKEN = 0
 
 @dataclasses.dataclass(frozen=True)
 class T5Model(FlaxModel):
-  """An encoder-decoder.
+  """An encoder-decoder, or a decoder that shares another one's encoder.
+
+  The latter (`shares_encoder`) can do nothing alone: it drafts for the model
+  whose encoder it shares, `sd.model_drafter(draft)`.
 
   Attributes:
     config: The shape and the compute dtype.
@@ -31,10 +34,26 @@ class T5Model(FlaxModel):
     """The flax module."""
     return T5(self.config)
 
+  @property
+  def shares_encoder(self) -> bool:
+    """Whether it has no encoder, but reads what its target's returns."""
+    return not self.config.has_encoder
+
   def encode(
     self, params: Params, inputs: Int[Array, "B S"]
   ) -> Float[Array, "B S D"]:
-    """Encodes int32[B, S], padded with 0."""
+    """Encodes int32[B, S], padded with 0.
+
+    Raises:
+      ValueError: If the model has no encoder of its own.
+    """
+    if self.shares_encoder:
+      raise ValueError(
+        "This T5 has no encoder of its own (num_encoder_layers is 0). It can"
+        " draft for the model whose encoder it shares,"
+        " sd.model_drafter(draft); alone give decode or prefill_encoded what"
+        " that encoder returns."
+      )
     return self._apply(T5.encode, params, inputs)
 
   def decode(
@@ -48,7 +67,7 @@ class T5Model(FlaxModel):
 
     Args:
       params: The parameters.
-      encoded: From `encode`.
+      encoded: From `encode`, of the model whose encoder this is.
       inputs: int32[B, S], what was encoded; 0 is padding.
       decoder_input_tokens: int32[B, T], the target shifted right by the start
         token.
@@ -65,12 +84,42 @@ class T5Model(FlaxModel):
 
     See `DecoderModel.prefill`.
     """
-    cache = self._apply(T5.start, params, inputs, length)
+    return self.prefill_encoded(
+      params, self.encode(params, inputs), inputs, length
+    )
+
+  def prefill_encoded(
+    self,
+    params: Params,
+    encoded: Float[Array, "B S D"] | None,
+    inputs: Int[Array, "B S"],
+    length: int,
+  ) -> Prefill:
+    """Does the same with inputs that are encoded already.
+
+    Args:
+      params: The parameters.
+      encoded: As in `decode`.
+      inputs: int32[B, S], what was encoded; 0 is padding.
+      length: As in `DecoderModel.prefill`.
+
+    Raises:
+      ValueError: If `encoded` is not as wide as the model reads it.
+    """
+    width = self.config.encoded_dim or self.config.emb_dim
+    found = None if encoded is None else encoded.shape[-1]
+    if found != width:
+      raise ValueError(
+        f"The model reads an encoding of width {width}, and is given"
+        f" {'none' if found is None else f'one of {found}'}; a draft without"
+        " an encoder drafts for the target whose encoder it was trained with."
+      )
     batch = inputs.shape[0]
     return Prefill(
-      cache,
+      self._apply(T5.start, params, encoded, inputs, length),
       jnp.full((batch,), START_TOKEN, jnp.int32),
       jnp.zeros((batch,), jnp.int32),
+      encoded,
     )
 
   def extend(
@@ -86,4 +135,8 @@ class T5Model(FlaxModel):
   @functools.partial(jax.jit, static_argnums=0)
   def _init(self, key):
     tokens = jnp.zeros((1, 1), jnp.int32)
-    return self.module.init(key, tokens, tokens)["params"]
+    if not self.shares_encoder:
+      return self.module.init(key, tokens, tokens)["params"]
+    encoded = jnp.zeros((1, 1, self.config.encoded_dim), jnp.float32)
+    arguments = (encoded, tokens, tokens)
+    return self.module.init(key, *arguments, method=T5.decode)["params"]

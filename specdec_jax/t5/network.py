@@ -254,7 +254,8 @@ class T5(nn.Module):
 
   def setup(self):
     self.token_embedder = Embed(self.config)
-    self.encoder = Encoder(self.config)
+    if self.config.has_encoder:
+      self.encoder = Encoder(self.config)
     self.decoder = Decoder(self.config)
 
   def encode(self, inputs: Int[Array, "B S"], deterministic: bool = True):
@@ -279,8 +280,10 @@ class T5(nn.Module):
     encoded = self.encode(inputs, deterministic)
     return self.decode(encoded, inputs, decoder_input_tokens, deterministic)
 
-  def start(self, inputs: Int[Array, "B S"], length: int) -> T5Cache:
-    return self.decoder.start(self.encode(inputs), inputs > 0, length)
+  def start(
+    self, encoded: Float[Array, "B S D"], inputs: Int[Array, "B S"], length: int
+  ) -> T5Cache:
+    return self.decoder.start(encoded, inputs > 0, length)
 
   def extend(self, tokens, positions, cache: T5Cache):
     y, cache = self.decoder.step(self.token_embedder(tokens), positions, cache)

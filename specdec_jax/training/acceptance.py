@@ -6,7 +6,7 @@ import jax
 
 from specdec_jax.array_typing import Array
 from specdec_jax.training.distillation import Divergence
-from specdec_jax.training.step import Model, token_logits
+from specdec_jax.training.step import Model, shared_encoding, token_logits
 
 
 def make_acceptance_step(
@@ -25,8 +25,11 @@ def make_acceptance_step(
 
   @jax.jit
   def step(params, target_params, inputs, targets):
-    logits = token_logits(draft, params, inputs, targets)
-    target_logits = token_logits(target, target_params, inputs, targets)
+    encoded = shared_encoding(draft, target, target_params, inputs)
+    logits = token_logits(draft, params, inputs, targets, encoded=encoded)
+    target_logits = token_logits(
+      target, target_params, inputs, targets, encoded=encoded
+    )
     mask = targets > 0
     return (
       divergence(logits, target_logits, mask),

@@ -109,9 +109,11 @@ class Batching:
   ) -> tuple[int, int]:
     """How wide a bucket's two sides must be for an example."""
     if self.joined:
-      return (len(source) + len(target),) * 2
+      both = len(source) + len(target)
+      return both, both
     if self.target_widths is None:
-      return (max(len(source), len(target)),) * 2
+      longer = max(len(source), len(target))
+      return longer, longer
     return len(source), len(target)
 
   @property

@@ -18,6 +18,7 @@ from specdec_jax.array_typing import (
 )
 from specdec_jax.lm.model import LMModel
 from specdec_jax.t5.model import START_TOKEN, T5Model
+from specdec_jax.t5.network import T5
 from specdec_jax.training import loss as losses
 from specdec_jax.training.distillation import Divergence
 
@@ -65,6 +66,7 @@ def token_logits(
   targets: Int[Array, "B T"],
   *,
   dropout_key: Key[Array, ""] | None = None,
+  encoded: Float[Array, "B S D"] | None = None,
 ) -> Float[Array, "B T V"]:
   """Returns teacher-forced logits, with dropout where there is a key.
 
@@ -76,17 +78,60 @@ def token_logits(
     targets: Decoder tokens; those of a decoder-only model begin in the column
       after their prompt's last (`Batching.joined`).
     dropout_key: For dropout; None for none.
+    encoded: What an encoder returned of the inputs; None to run the model's.
   """
   rngs = {} if dropout_key is None else {"dropout": dropout_key}
+  method = None
   if isinstance(model, LMModel):
     # Prompt and text fill columns of their own, so the sum has them in turn.
-    tokens = (shift_right(inputs + targets),)
+    arguments = (shift_right(inputs + targets),)
+  elif encoded is not None:
+    arguments = (encoded, inputs, shift_right(targets))
+    method = T5.decode
   else:
-    tokens = (inputs, shift_right(targets))
+    arguments = (inputs, shift_right(targets))
   logits = model.module.apply(
-    {"params": params}, *tokens, deterministic=dropout_key is None, rngs=rngs
+    {"params": params},
+    *arguments,
+    method=method,
+    deterministic=dropout_key is None,
+    rngs=rngs,
   )
   return logits  # type: ignore
+
+
+def shared_encoding(
+  model: Model,
+  teacher: Model | None,
+  teacher_params: Params,
+  inputs: Int[Array, "B S"],
+) -> Float[Array, "B S D"] | None:
+  """Returns what the teacher's encoder makes of the inputs, without gradient.
+
+  Args:
+    model: Who reads it.
+    teacher: The model whose encoder it shares.
+    teacher_params: Its parameters.
+    inputs: int32[B, S], encoder tokens.
+
+  Returns:
+    float32[B, S, D]; None if the model has an encoder of its own, or needs
+    none.
+
+  Raises:
+    ValueError: If there is no teacher, or its encoder has another width.
+  """
+  if isinstance(model, LMModel) or not model.shares_encoder:
+    return None
+  width = model.config.encoded_dim
+  if not isinstance(teacher, T5Model) or teacher.config.emb_dim != width:
+    found = None if teacher is None else teacher.config
+    raise ValueError(
+      f"The model has no encoder, and T5Config.encoded_dim is {width}; it"
+      " learns from a target with an encoder of that emb_dim, and not from"
+      f" {found}."
+    )
+  return jax.lax.stop_gradient(teacher.encode(teacher_params, inputs))
 
 
 def init(params: Params, optimizer: optax.GradientTransformation) -> TrainState:
@@ -130,12 +175,14 @@ def make_train_step(
 
   def objective(params, inputs, targets, key, teacher_params, tokens):
     """Returns a part's share of the objective, and of the plain loss."""
+    encoded = shared_encoding(model, teacher, teacher_params, inputs)
     logits = token_logits(
       model,
       params,
       inputs,
       targets,
       dropout_key=key if use_dropout else None,
+      encoded=encoded,
     )
     mask = targets > 0
     plain = losses.cross_entropy(logits, targets, mask) / tokens
@@ -153,7 +200,7 @@ def make_train_step(
       )
     if teacher is not None and distillation_weight:
       wanted = jax.lax.stop_gradient(
-        token_logits(teacher, teacher_params, inputs, targets)
+        token_logits(teacher, teacher_params, inputs, targets, encoded=encoded)
       )
       distance = divergence(logits, wanted, mask) / tokens
       total = (1 - distillation_weight) * total + distillation_weight * distance
@@ -212,12 +259,22 @@ def make_train_step(
   return jax.jit(step, donate_argnums=0, **places)
 
 
-def make_eval_step(model: Model) -> Callable[..., tuple[Array, Array, Array]]:
-  """Returns `step(params, inputs, targets)` -> sums of loss, hits, tokens."""
+def make_eval_step(
+  model: Model, teacher: Model | None = None
+) -> Callable[..., tuple[Array, Array, Array]]:
+  """Returns what sums loss, hits and tokens of a batch.
+
+  It is called `step(params, inputs, targets, teacher_params)`.
+
+  Args:
+    model: The model.
+    teacher: The model whose encoder it shares; None if it has its own.
+  """
 
   @jax.jit
-  def step(params, inputs, targets):
-    logits = token_logits(model, params, inputs, targets)
+  def step(params, inputs, targets, teacher_params=None):
+    encoded = shared_encoding(model, teacher, teacher_params, inputs)
+    logits = token_logits(model, params, inputs, targets, encoded=encoded)
     mask: Bool[Array, "B T"] = targets > 0
     hits = jnp.sum(mask & (jnp.argmax(logits, -1) == targets))
     return losses.cross_entropy(logits, targets, mask), hits, mask.sum()

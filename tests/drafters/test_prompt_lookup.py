@@ -26,7 +26,7 @@ def _draft(drafter, inputs, tokens, lengths):
   return drafter.draft(
     None,
     sd.Context(tokens, lengths, jnp.zeros(batch, jnp.int32)),
-    drafter.prefill(None, inputs, WIDTH),
+    drafter.prefill(None, inputs, WIDTH, None),
     jax.random.split(jax.random.key(0), batch),
     Sampler(jnp.ones(batch), 0, 1.0, False),
     GAMMA,
@@ -141,7 +141,7 @@ def test_the_law_is_the_targets(rule, top_k):
       sd.Context(
         written, jnp.array([1 + len(prefix)]), jnp.zeros(1, jnp.int32)
       ),
-      drafter.prefill(None, source, 0),
+      drafter.prefill(None, source, 0, None),
       jax.random.split(jax.random.key(0), 1),
       sampler,
       gamma,

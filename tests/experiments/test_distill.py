@@ -1,5 +1,6 @@
 """A draft comes nearer to its target, whatever it reads and measures by."""
 
+import dataclasses
 import json
 
 import jax
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 import specdec_jax as sd
-from experiments import distill, generate_text, gin_cli
+from experiments import distill, generate_text, gin_cli, share_encoder
 from experiments.training import loop as training_loop
 from experiments.training.data_mixture import Fractions
 from specdec_jax import lm, t5
@@ -78,7 +79,6 @@ def test_it_learns_from_all_it_reads_and_its_alpha_is_the_papers(
   divergence = curve(tmp_path, "validation_divergence")
   assert acceptance[40] > acceptance[4] + 0.05
   assert divergence[40] < 0.8 * divergence[4]
-  target, target_params = t5.load(None, text / "target")
   draft, draft_params = t5.load(None, path)
   assert draft.config.dropout_rate == 0.0
   rows, tokens = written(text, "sampled").load("train", max_tokens=64), []
@@ -243,3 +243,37 @@ def test_what_does_not_fit_is_refused(text, tmp_path):
     "both must have the target's",
     target_text=files(text, vocabulary="other.model"),
   )
+
+
+def test_a_draft_learns_with_its_targets_encoder(text, tmp_path):
+  own = run(text, tmp_path / "own", steps=8)
+  shared = share_encoder.run(
+    draft=str(own),
+    target=str(text / "target"),
+    data=files(text),
+    output_dir=str(tmp_path / "shared"),
+    max_tokens=64,
+  )
+  result = json.loads((tmp_path / "shared" / share_encoder.RESULT).read_text())
+  assert 0 < result["explained"] < 1
+  start = t5.load(None, shared)[0].config
+  larger = dataclasses.replace(start, emb_dim=12, num_decoder_layers=2)
+  output_dir = tmp_path / "run"
+  path = run(text, output_dir, model=larger, initial=str(shared))
+  model, params = t5.load(None, path)
+  assert model.config == dataclasses.replace(larger, dropout_rate=0.0)
+  assert model.shares_encoder
+  assert "encoder" not in params
+  acceptance = curve(output_dir, "validation_acceptance")
+  assert acceptance[40] > acceptance[4] + 0.05
+  with pytest.raises(
+    FileExistsError, match=r"shared/model is there.*overwrite"
+  ):
+    share_encoder.run(
+      draft=str(own),
+      target=str(text / "target"),
+      data=files(text),
+      output_dir=str(tmp_path / "shared"),
+    )
+  with pytest.raises(ValueError, match=r"Fractions\.draft is 0\.5, but the"):
+    run(text, tmp_path / "new", model=larger, fractions=ALL_KINDS)
