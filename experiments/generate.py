@@ -118,8 +118,11 @@ def run(
     )
 
   console = make_console()
+  lookup = ""
+  if pair.prompt_lookup is not None:
+    lookup = f", copies after {pair.prompt_lookup} equal tokens"
   console.print(
-    f"{pair.name}: target {pair.target}, draft {pair.draft}\n"
+    f"{pair.name}: target {pair.target}, draft {pair.draft}{lookup}\n"
     f"{task.name}: {len(examples)} texts from {task.source}"
   )
   for batch in batches_of(spread_indices(len(examples), show_examples), size=1):

@@ -43,6 +43,7 @@ from experiments.ratio import ratio_interval
 from experiments.records import Records, checksum, write_json_lines
 from specdec_jax.acceptance import row_sums
 from specdec_jax.config import check_lenience
+from specdec_jax.drafters import ModelDrafter
 from specdec_jax.keys import split_rows
 
 CELLS = "alpha.jsonl"
@@ -124,6 +125,8 @@ def run(
   _check_each_once("leniences", leniences)
   check_integers(1, min_tokens=min_tokens, batch_size=batch_size)
   check_drafts(drafts, "measure_alpha.drafts")
+  for each in drafts.values():
+    each.check_no_lookup("alpha is of a draft's laws")
   for each in drafts.values():
     each.load_vocabulary()
   first, *others = drafts.values()
@@ -466,7 +469,7 @@ def _shared(
   for row, ids in enumerate(written.ids):
     tokens[row, : len(ids)], lengths[row] = ids, len(ids)
   drafter = pair.drafter
-  assert drafter is not None, "callers check it"
+  assert isinstance(drafter, ModelDrafter), "callers check it"
   betas = sd.acceptance_probabilities(
     batch.inputs,
     tokens,

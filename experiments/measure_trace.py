@@ -83,7 +83,7 @@ def run(
     1, repeats=repeats, input_length_multiple=input_length_multiple
   )
   check_integers(0, text=text)
-  if pair.draft is None:
+  if not pair.has_drafter:
     raise ValueError(
       "PairConfig.draft is None; a trace shows what becomes of guesses, so name"
       " a draft."

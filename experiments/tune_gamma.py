@@ -119,6 +119,8 @@ def run(
       " so name one."
     )
 
+  pair.check_no_lookup("the curve is of a draft's calls")
+
   def config(gamma: int) -> sd.SpeculativeConfig:
     return sd.SpeculativeConfig(
       gamma=gamma,
@@ -158,7 +160,7 @@ def run(
         repeats=repeats,
         on_progress=lambda: advance(1),
       )
-  alpha = sd.acceptance_rate(stats)
+  alpha = sd.acceptance_rate(stats) or 0.0
   report = {
     "pair": pair.name,
     "draft": pair.draft,

@@ -191,6 +191,8 @@ class SpeculationStats:
     bonus: int32[B], tokens drawn from the target after all guesses held.
     emitted: int32[B], tokens of the output, EOS included.
     accepted_histogram: int32[B, G + 1], rounds by the number of guesses kept.
+    plain_calls: int32[B], rounds in which no row of the batch had a guess, so
+      that the target read one token a row.
   """
 
   target_calls: Int[Array, "B"]
@@ -201,6 +203,7 @@ class SpeculationStats:
   bonus: Int[Array, "B"]
   emitted: Int[Array, "B"]
   accepted_histogram: Int[Array, "B G1"]
+  plain_calls: Int[Array, "B"]
 
 
 @jax.tree_util.register_dataclass

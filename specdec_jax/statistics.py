@@ -19,6 +19,7 @@ def zero_stats(batch: int, gamma: int) -> SpeculationStats:
     bonus=zeros,
     emitted=zeros,
     accepted_histogram=jnp.zeros((batch, gamma + 1), jnp.int32),
+    plain_calls=zeros,
   )
 
 
@@ -47,6 +48,7 @@ def count_round(
   corrected = (is_next_emitted & ~held).astype(jnp.int32)
   bonus = (is_next_emitted & held).astype(jnp.int32)
   bins = jnp.arange(stats.accepted_histogram.shape[1])
+  is_plain = jnp.all(~is_live | (num_drafted == 0))
   in_bin = is_live[:, None] & (bins == accepted[:, None])
   return SpeculationStats(
     target_calls=stats.target_calls + live,
@@ -57,6 +59,7 @@ def count_round(
     bonus=stats.bonus + bonus,
     emitted=stats.emitted + live * num_emitted,
     accepted_histogram=stats.accepted_histogram + in_bin.astype(jnp.int32),
+    plain_calls=stats.plain_calls + live * is_plain,
   )
 
 

@@ -134,7 +134,7 @@ def test_beta_is_how_often_the_rule_keeps_what_is_drafted(kind, name):
       jnp.zeros(5, jnp.int32),
     ),
     # All that such a draft remembers is what it is fed.
-    drafter.prefill(pair.draft_params, jnp.asarray(inputs), 8, None),
+    drafter.prefill(pair.draft_params, jnp.asarray(inputs), 8, toy.NO_TARGET),
     jax.random.split(jax.random.key(0), 5),
     make_sampler(sampling, 5),
     1,

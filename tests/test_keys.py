@@ -94,7 +94,7 @@ def test_no_key_is_used_twice():
   pair = toy.table_pair()
   drafter = pair.models["drafter"]
   inputs = jnp.ones((2, 1), jnp.int32)
-  cache = drafter.prefill(pair.draft_params, inputs, 9, None)
+  cache = drafter.prefill(pair.draft_params, inputs, 9, toy.NO_TARGET)
   context = Context(
     jnp.zeros((2, 9), jnp.int32),
     jnp.ones(2, jnp.int32),

@@ -62,7 +62,7 @@ def play(rounds, budget=20, gamma=GAMMA):
 
 
 def counters(
-  calls, drafted, examined, accepted, corrected, bonus, emitted, hist
+  calls, drafted, examined, accepted, corrected, bonus, emitted, hist, plain=0
 ):
   return dict(
     zip(
@@ -76,6 +76,7 @@ def counters(
         bonus,
         emitted,
         hist,
+        plain,
       ),
       strict=True,
     )
@@ -177,13 +178,13 @@ SCRIPTS = {
   "no guess at all": (
     [([0, 0, 0, 0], 0, 9, 0)],
     {},
-    counters(1, 0, 0, 0, 0, 1, 1, [1, 0, 0, 0, 0]),
+    counters(1, 0, 0, 0, 0, 1, 1, [1, 0, 0, 0, 0], plain=1),
     [9],
   ),
   "no speculation": (
     [([], 0, 9), ([], 0, EOS)],
     {"gamma": 0},
-    counters(2, 0, 0, 0, 0, 2, 2, [2]),
+    counters(2, 0, 0, 0, 0, 2, 2, [2], plain=2),
     [9, EOS],
   ),
 }
@@ -220,6 +221,7 @@ def test_identities_hold_in_real_runs(make_pair):
     np.asarray(stats.accepted_histogram) @ np.arange(4), stats.accepted
   )
   np.testing.assert_array_equal(stats.drafted, 3 * stats.target_calls)
+  assert not np.any(stats.plain_calls)
   # Nothing behind the end, and an end for everybody.
   tokens = np.asarray(output.tokens)
   is_emitted = np.arange(tokens.shape[1]) < emitted[:, None]

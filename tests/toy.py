@@ -19,6 +19,9 @@ from specdec_jax import t5
 from specdec_jax.base import Prefill
 from specdec_jax.drafters import NgramModel
 
+NO_TARGET = Prefill(None, None, None)
+"""For drafters that do not look at what the target prefilled."""
+
 
 @dataclasses.dataclass(frozen=True)
 class TableModel:

@@ -20,6 +20,7 @@ COUNTERS = (
   "corrected",
   "bonus",
   "emitted",
+  "plain_calls",
 )
 
 

@@ -58,7 +58,7 @@ def check_drafts(drafts: Mapping[str, PairConfig], what: str) -> None:
         f"{what} has the name {name!r}, which names files too; give one without"
         " a slash."
       )
-    if each.draft is None:
+    if not each.has_drafter:
       raise ValueError(
         f"PairConfig.draft of {what}[{name!r}] is None; there is nothing to"
         " measure without a draft, so name one, or leave it out."

@@ -10,9 +10,10 @@ import numpy as np
 
 import specdec_jax as sd
 from experiments import checkpoint
+from experiments.checks import check_integers
 from experiments.paths import resolve
 from specdec_jax.array_typing import Array, Int, Key, Params
-from specdec_jax.drafters import ModelDrafter, NgramModel
+from specdec_jax.drafters import NgramModel
 from specdec_jax.t5.vocabulary import (
   SentencePieceVocabulary,
   check_model_size,
@@ -21,6 +22,9 @@ from specdec_jax.t5.vocabulary import (
 
 TABLE = ".npz"
 """How the name of an n-gram table ends; folders hold models."""
+
+_LONGEST_MATCH = 8
+"""Longer matches count no more than one of this many tokens."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +36,7 @@ class PairConfig:
     target: The target's checkpoint, anything that `t5.load` or `lm.load`
       reads.
     draft: The draft's, or an n-gram table's file (.npz), which
-      `experiments.count_ngrams` writes; None if nothing is drafted (gamma = 0).
+      `experiments.count_ngrams` writes; None if there is none.
     vocabulary: The SentencePiece model; None for spiece.model in the target's
       folder, where Hugging Face keeps it.
     draft_vocabulary: The draft's own, to be checked against the target's;
@@ -42,6 +46,9 @@ class PairConfig:
       checkpoint itself does not tell its shape.
     draft_config: The draft's.
     dtype: What both models compute in, "float32" or "bfloat16".
+    prompt_lookup: The shortest match that guesses are copied from, in tokens
+      (`sd.prompt_lookup_drafter`); the draft, if there is one, guesses where
+      nothing matches. None for no lookup.
   """
 
   name: str
@@ -53,6 +60,7 @@ class PairConfig:
   target_config: str | None = None
   draft_config: str | None = None
   dtype: str = "float32"
+  prompt_lookup: int | None = None
 
   def __post_init__(self):
     if self.drafts_from_table and self.draft_config is not None:
@@ -60,6 +68,28 @@ class PairConfig:
         f"PairConfig.draft_config is {self.draft_config!r}, but the draft"
         f" {self.draft} is an n-gram table, which has no size to tell; set it"
         " to None."
+      )
+    if self.prompt_lookup is not None:
+      check_integers(1, **{"PairConfig.prompt_lookup": self.prompt_lookup})
+
+  @property
+  def has_drafter(self) -> bool:
+    """Whether anything guesses; without it gamma must be 0."""
+    return self.draft is not None or self.prompt_lookup is not None
+
+  def check_no_lookup(self, why: str) -> None:
+    """Checks that nothing is copied.
+
+    Args:
+      why: What is asked of the drafter, for the error.
+
+    Raises:
+      ValueError: If `prompt_lookup` is set.
+    """
+    if self.prompt_lookup is not None:
+      raise ValueError(
+        f"PairConfig.prompt_lookup is {self.prompt_lookup}, but {why}, and"
+        " copied guesses have none; set it to None."
       )
 
   @property
@@ -157,11 +187,27 @@ class Pair:
   draft_params: Params
 
   @property
-  def drafter(self) -> ModelDrafter | None:
-    """The draft as a drafter for this target."""
-    if self.draft is None:
-      return None
-    return sd.model_drafter(self.draft, vocab_size=self.target.vocab_size)
+  def drafter(self) -> sd.Drafter | None:
+    """What guesses for this target."""
+    size = self.target.vocab_size
+    drafter = None
+    if self.draft is not None:
+      drafter = sd.model_drafter(self.draft, vocab_size=size)
+    if self.config.prompt_lookup is None:
+      return drafter
+    lookup = sd.prompt_lookup_drafter(
+      size,
+      min_ngram=self.config.prompt_lookup,
+      max_ngram=max(self.config.prompt_lookup, _LONGEST_MATCH),
+    )
+    return lookup if drafter is None else sd.fallback_drafter(lookup, drafter)
+
+  @property
+  def drafter_params(self) -> Params:
+    """The drafter's parameters."""
+    if self.config.prompt_lookup is None or self.draft is None:
+      return self.draft_params
+    return None, self.draft_params
 
   def speculative(
     self,
@@ -176,7 +222,7 @@ class Pair:
       target=self.target,
       target_params=self.target_params,
       drafter=self.drafter,
-      draft_params=self.draft_params,
+      draft_params=self.drafter_params,
       config=config,
     )
 

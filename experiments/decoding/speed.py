@@ -92,6 +92,7 @@ def make_cell(
     },
     "cost_ratio": timing.cost_ratio,
     "verification_ratio": timing.verify_ratio,
+    "plain_share": timing.plain_share,
     "predicted": spread(timing.predicted_speedups),
     "theorem_3_8": theorem_3_8(timing),
     "error_terms": error_terms(timing),
@@ -127,7 +128,7 @@ def error_terms(timing: Timing) -> dict[str, float]:
                           there is room for (`expected_rounds`)
       acceptance_not_iid  rounds are counted, not expected from alpha-hat
       verification        a target call of gamma + 1 tokens costs more than
-                          one of one token
+                          one of one token, which a round without guesses has
       first_draft_call    a round's first draft call costs more than others
       waiting_rows        a batch runs until its last row ends (and batches of
                           different widths cost differently); 1 for a batch
@@ -148,7 +149,8 @@ def error_terms(timing: Timing) -> dict[str, float]:
   alpha, gamma = _alpha(timing), timing.gamma
   parts, costs, work = timing.parts, timing.typical_costs, timing.work
   draft = parts.draft_step / parts.target_step
-  verify = parts.target_verify / parts.target_step
+  verify = timing.verify_ratio
+  verify -= timing.plain_share * (verify - 1)
   first = parts.draft_first / parts.target_step
   emitted = timing.stats.emitted
   tokens = timing.speculative_tokens
@@ -178,9 +180,8 @@ def error_terms(timing: Timing) -> dict[str, float]:
 
 
 def _alpha(timing: Timing) -> float:
-  alpha = sd.acceptance_rate(timing.stats)
-  assert alpha is not None, "a first round examines a guess"
-  return alpha
+  # A drafter that never had a guess may have been asked.
+  return sd.acceptance_rate(timing.stats) or 0.0
 
 
 def _counted(stats: sd.SpeculationStats) -> dict[str, Any]:

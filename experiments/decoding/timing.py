@@ -22,7 +22,8 @@ from experiments.decoding.decode import check_finite
 from experiments.decoding.pair import Pair
 from specdec_jax.analysis import round_cost
 from specdec_jax.array_typing import Array, Float, Int
-from specdec_jax.sampling import argmax
+from specdec_jax.drafters import ModelDrafter
+from specdec_jax.sampling import argmax, make_sampler
 
 _SAMPLE_SECONDS = 0.1
 """How long to call a part for a sample of its time."""
@@ -39,12 +40,13 @@ class Costs(NamedTuple):
     target_step: A target call with one token per row.
     target_verify: A target call with gamma + 1 tokens per row.
     draft_prefill: The draft reads the inputs.
-    draft_step: A draft call with one token per row.
+    draft_step: A draft call with one token per row; 0 for a drafter that is
+      no model.
     draft_first: What a round's first draft call adds to the target's
       verification before it; it has two tokens per row, or one if the draft
       keeps no cache. The verification has filled the processor's caches with
       the target's weights, so it takes longer than such calls among
-      themselves.
+      themselves. Of a drafter that is no model all of a round's drafting.
   """
 
   target_prefill: float
@@ -63,10 +65,12 @@ class Work(NamedTuple):
   Attributes:
     baseline_calls: Target calls of the baseline.
     rounds: Target calls of the speculative run.
+    plain_rounds: Those of them with one token per row, as nobody had a guess.
   """
 
   baseline_calls: int
   rounds: int
+  plain_rounds: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +162,12 @@ class Timing:
     return self.parts.target_verify / self.parts.target_step
 
   @property
+  def plain_share(self) -> float:
+    """How many of the speculative run's target calls have one token a row."""
+    rounds = sum(each.rounds for each in self.work)
+    return sum(each.plain_rounds for each in self.work) / rounds
+
+  @property
   def predicted_speedup(self) -> float:
     """What `typical_costs` say that the speedup should be."""
     return self._predicted(self.typical_costs)
@@ -194,6 +204,7 @@ def speculative_cost(costs: list[Costs], work: list[Work], gamma: int) -> float:
     * float(
       round_cost(gamma, cost.draft_step, cost.target_verify, cost.draft_first)
     )
+    - each.plain_rounds * (cost.target_verify - cost.target_step)
     for cost, each in zip(costs, work, strict=True)
   )
 
@@ -212,7 +223,8 @@ def predicted_speedup(
                            + rounds * (target_verify + drafting)
       drafting    = draft_first + (gamma - 1) * draft_step  (0 if gamma is 0)
 
-  over all batches. The time of sampling, verification and bookkeeping is in
+  over all batches, with target_step in place of target_verify in rounds without
+  a guess. The time of sampling, verification and bookkeeping is in
   neither sum.
 
   Args:
@@ -264,7 +276,9 @@ def time_pair(
   for batch, job in zip(batches, jobs, strict=True):
     both = jax.device_get([each() for each in job])
     # A batch runs until its last row ends, be it a dummy.
-    work.append(Work(*(int(np.max(o.stats.target_calls)) for o in both)))
+    calls, rounds = (int(np.max(each.stats.target_calls)) for each in both)
+    plain_rounds = int(np.max(both[1].stats.plain_calls))
+    work.append(Work(calls, rounds, plain_rounds))
     for kept, output in zip(outputs, both, strict=True):
       texts = jax.tree.map(lambda x, size=batch.size: x[:size], output)
       for index, log_prob in zip(batch.indices, texts.log_probs, strict=True):
@@ -341,12 +355,11 @@ def parts_sampler(
   """
   length = config.width + config.gamma + 1
   target = (pair.target, pair.target_params)
-  draft = (pair.draft, pair.draft_params)
   target_start = _prefill(*target, inputs, length)
   draft_prefill = functools.partial(
     _draft_prefill,
     pair.drafter,
-    pair.draft_params,
+    pair.drafter_params,
     inputs,
     length,
     target_start,
@@ -370,19 +383,35 @@ def parts_sampler(
     "target_step": extend(*target, target_start, 1),
     "target_verify": extend(*target, target_start, config.gamma + 1),
     "draft_prefill": often(draft_prefill),
-    "draft_step": extend(*draft, draft_start, 1),
-    "draft_first": _timer(
+  }
+  if isinstance(pair.drafter, ModelDrafter):
+    draft = (pair.draft, pair.draft_params, draft_start)
+    timers["draft_step"] = extend(*draft, 1)
+    timers["draft_first"] = _timer(
       functools.partial(
         _verify_and_draft_often,
         *target,
         target_start,
         *draft,
-        draft_start,
         config.gamma + 1,
         config.width,
       )
-    ),
-  }
+    )
+  else:
+    timers["draft_step"] = lambda: 0.0
+    timers["draft_first"] = _timer(
+      functools.partial(
+        _verify_and_guess_often,
+        *target,
+        target_start,
+        pair.drafter,
+        pair.drafter_params,
+        draft_start.cache,
+        make_sampler(config.sampling, len(inputs)),
+        config.gamma,
+        config.width,
+      )
+    )
 
   def sample():
     seconds = {name: timer() for name, timer in timers.items()}
@@ -450,6 +479,46 @@ def _verify_and_draft_often(
 
   tokens = jnp.repeat(target_start.token[:, None], num_tokens, axis=1)
   start = (tokens, target_start.cache, draft_start.cache)
+  return jax.lax.fori_loop(0, num_calls, body, start)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3, 7, 8))
+def _verify_and_guess_often(
+  target,
+  target_params,
+  target_start,
+  drafter,
+  drafter_params,
+  drafter_cache,
+  sampler,
+  gamma,
+  width,
+  num_calls,
+):
+  """Calls the target, then a drafter of any kind, and so on in turns."""
+  batch = target_start.token.shape[0]
+  keys = jax.random.split(jax.random.key(0), batch)
+  text = jnp.zeros((batch, width + gamma + 1), jnp.int32)
+
+  def body(i, carry):
+    tokens, text, target_cache, drafter_cache = carry
+    position = target_start.position + i % width
+    logits, target_cache = target.extend(
+      target_params, tokens, position, target_cache
+    )
+    last = argmax(logits)[:, -1:]
+    text = jax.lax.dynamic_update_slice_in_dim(text, last, i % width, axis=1)
+    context = sd.Context(
+      text, jnp.full((batch,), i % width + 1), target_start.position
+    )
+    draft, drafter_cache = drafter.draft(
+      drafter_params, context, drafter_cache, keys, sampler, gamma
+    )
+    tokens = jnp.concatenate([last, draft.tokens], axis=1)
+    return tokens, text, target_cache, drafter_cache
+
+  tokens = jnp.repeat(target_start.token[:, None], gamma + 1, axis=1)
+  start = (tokens, text, target_start.cache, drafter_cache)
   return jax.lax.fori_loop(0, num_calls, body, start)
 
 

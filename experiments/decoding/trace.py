@@ -52,14 +52,15 @@ def trace(
     target=pair.target,
     target_params=pair.target_params,
     drafter=pair.drafter,
-    draft_params=pair.draft_params,
+    draft_params=pair.drafter_params,
     config=config,
   )
   state = _start(run, inputs)
   rounds = []
   while not np.all(state.is_done):
     state, each = _step(run, state)
-    guesses = [int(token) for token in each.draft.tokens[0]]
+    count = int(each.draft.num_guesses[0])
+    guesses = [int(token) for token in each.draft.tokens[0, :count]]
     held = int(each.verification.num_accepted[0])
     emitted = int(each.num_emitted[0])
     is_added = emitted > held

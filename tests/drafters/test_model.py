@@ -17,7 +17,9 @@ def draft(model, params, *, vocab_size=None, tokens=(0, 2, 3), seed=0, rows=64):
 
   @jax.jit
   def run(tokens, keys):
-    cache = drafter.prefill(params, jnp.ones((rows, 1), jnp.int32), 12, None)
+    cache = drafter.prefill(
+      params, jnp.ones((rows, 1), jnp.int32), 12, toy.NO_TARGET
+    )
     # As if a round had fed all but the last token.
     _, cache = drafter.score(
       params, tokens[:, :-1], jnp.zeros(rows, jnp.int32), cache

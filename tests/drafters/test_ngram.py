@@ -162,7 +162,7 @@ def test_words_beyond_the_most_frequent_fall_to_the_unigram(large):
 @functools.partial(jax.jit, static_argnums=0)
 def _draft(drafter, table, context, keys, sampler):
   inputs = jnp.ones((len(keys), 1), jnp.int32)
-  cache = drafter.prefill(table, inputs, 12, None)
+  cache = drafter.prefill(table, inputs, 12, toy.NO_TARGET)
   return drafter.draft(table, context, cache, keys, sampler, GAMMA)
 
 

@@ -26,7 +26,7 @@ def _draft(drafter, inputs, tokens, lengths):
   return drafter.draft(
     None,
     sd.Context(tokens, lengths, jnp.zeros(batch, jnp.int32)),
-    drafter.prefill(None, inputs, WIDTH, None),
+    drafter.prefill(None, inputs, WIDTH, toy.NO_TARGET),
     jax.random.split(jax.random.key(0), batch),
     Sampler(jnp.ones(batch), 0, 1.0, False),
     GAMMA,
@@ -120,6 +120,8 @@ def test_it_changes_no_greedy_token(pair):
   assert np.sum(stats.accepted) > 0
   assert np.sum(stats.corrected) > 0
   assert np.sum(stats.drafted) < GAMMA * np.sum(stats.target_calls)
+  # Without a guess none is kept.
+  assert np.all(stats.plain_calls <= stats.accepted_histogram[:, 0])
 
 
 @pytest.mark.parametrize("rule", [apply_rule, apply_block_rule])
@@ -141,7 +143,7 @@ def test_the_law_is_the_targets(rule, top_k):
       sd.Context(
         written, jnp.array([1 + len(prefix)]), jnp.zeros(1, jnp.int32)
       ),
-      drafter.prefill(None, source, 0, None),
+      drafter.prefill(None, source, 0, toy.NO_TARGET),
       jax.random.split(jax.random.key(0), 1),
       sampler,
       gamma,
@@ -239,3 +241,13 @@ def test_where_no_row_has_a_guess_the_step_is_a_plain_one():
 def test_what_cannot_be_is_refused(options, error, message):
   with pytest.raises(error, match=message):
     sd.prompt_lookup_drafter(**{"vocab_size": 5, **options})
+
+
+def test_without_a_match_every_call_is_plain():
+  drafter = sd.prompt_lookup_drafter(48, min_ngram=9, max_ngram=9)
+  stats = _decode(
+    T5, toy.inputs(3, 7), drafter=drafter, gamma=GAMMA, max_new_tokens=6
+  ).stats
+  assert np.all(stats.plain_calls > 0)
+  np.testing.assert_array_equal(stats.plain_calls, stats.target_calls)
+  np.testing.assert_array_equal(stats.plain_calls, stats.emitted)

@@ -194,3 +194,20 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(
   )
   check(r"texts\.tsv:\d+: .*max_input_length", max_input_length=8)
   check("prompt_tokens is 4, but .* is no language model", prompt_tokens=4)
+
+
+def test_copies_are_timed_like_drafts(arguments, pair_config):
+  lookup = dataclasses.replace(pair_config, draft=None, prompt_lookup=1)
+  both = dataclasses.replace(pair_config, prompt_lookup=1)
+  drafts = {"lookup": lookup, "both": both}
+  lines = measure_speed.run(**{**arguments, "drafts": drafts})
+  for line in lines:
+    assert line["equal_to_baseline"] is True
+    assert line["cost_ratio"] == 0
+    assert line["parts_ms"]["draft_first"] > 0
+    assert line["theorem_3_8"] * math.prod(line["error_terms"].values()) == (
+      pytest.approx(line["speedup"]["median"])
+    )
+  assert lines[0]["draft_parameters"] == 0
+  assert 0 < lines[0]["plain_share"] < 1
+  assert lines[1]["plain_share"] == 0

@@ -5,6 +5,8 @@ import jax
 import pytest
 
 from experiments.decoding.pair import Pair
+from specdec_jax import t5
+from specdec_jax.drafters import FallbackDrafter, PromptLookupDrafter
 from tests.experiments import tiny_pair
 
 
@@ -70,3 +72,30 @@ def test_a_pair_without_a_draft(pair_config):
   loaded = dataclasses.replace(pair_config, draft=None).load()
   assert isinstance(loaded, Pair)
   assert loaded.drafter is None
+
+
+def test_lookup_alone_or_before_the_draft(pair_config):
+  lookup = dataclasses.replace(pair_config, draft=None, prompt_lookup=2)
+  assert lookup.has_drafter
+  alone = lookup.load()
+  assert isinstance(alone.drafter, PromptLookupDrafter)
+  assert alone.drafter.min_ngram == 2
+  assert alone.drafter_params is None
+  both = dataclasses.replace(pair_config, prompt_lookup=9).load()
+  assert isinstance(both.drafter, FallbackDrafter)
+  assert (both.drafter.first.min_ngram, both.drafter.first.max_ngram) == (9, 9)
+  assert both.drafter_params == (None, both.draft_params)
+  assert not dataclasses.replace(pair_config, draft=None).has_drafter
+  with pytest.raises(ValueError, match=r"PairConfig\.prompt_lookup is 0"):
+    dataclasses.replace(pair_config, prompt_lookup=0)
+
+
+def test_a_draft_of_another_encoder_is_refused(pair_config, pair, tmp_path):
+  config = dataclasses.replace(
+    pair.draft.config, num_encoder_layers=0, encoded_dim=999
+  )
+  model = t5.T5Model(config)
+  t5.save(tmp_path / "draft", model, model.init(jax.random.key(0)))
+  changed = dataclasses.replace(pair_config, draft=str(tmp_path / "draft"))
+  with pytest.raises(ValueError, match=r"emb_dim 999, and the target .*target"):
+    changed.load()

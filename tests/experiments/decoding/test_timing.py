@@ -38,6 +38,12 @@ def test_predicted_speedup_by_hand():
   assert predicted_speedup(COSTS[:1], WORK[:1], gamma=1) == 90 / 66
 
 
+def test_rounds_without_a_guess_cost_a_step():
+  work = [Work(baseline_calls=20, rounds=8, plain_rounds=3)]
+  # Of 78 as above 3 * (6 - 4) are saved.
+  assert predicted_speedup(COSTS[:1], work, gamma=4) == 90 / 72
+
+
 def test_nothing_drafted_and_nothing_to_read_is_no_speedup():
   costs = [Costs(5.0, 2.0, 2.0, 0.0, 0.0, 0.0)]
   assert predicted_speedup(costs, [Work(7, 7)], gamma=0) == 1
