@@ -156,14 +156,15 @@ def page(lines: Sequence[measured.Line]) -> str:
 
 def _row(line: measured.Line) -> tuple[str, ...]:
   parts = line["parts_ms"]
-  drafting = parts["draft_first"] + (line["gamma"] - 1) * parts["draft_step"]
+  guesses = sum(count * share for count, share in enumerate(line["scored"]))
+  drafting = parts["draft_first"] + (guesses - 1) * parts["draft_step"]
   return (
     line["draft"],
     f"{line['temperature']:g}",
     str(line["gamma"]),
     measured.interval(line["alpha_hat"]),
     measured.interval(line["block_efficiency"], digits=2),
-    f"{line['plain_share']:.0%}",
+    f"{line['scored'][0]:.0%}",
     f"{drafting / parts['target_step']:.2f}",
     f"{line['draft_parameters']:,}",
     measured.spread(line["predicted"]),

@@ -15,6 +15,7 @@ from specdec_jax.base import (
 from specdec_jax.config import SamplingConfig, SpeculativeConfig
 from specdec_jax.drafters import (
   NgramTable,
+  adaptive_drafter,
   count_ngrams,
   fallback_drafter,
   load_ngrams,
@@ -45,6 +46,7 @@ __all__ = [
   "Verification",
   "acceptance_probabilities",
   "acceptance_rate",
+  "adaptive_drafter",
   "analysis",
   "autoregressive_generate",
   "block_efficiency",

@@ -11,7 +11,15 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from specdec_jax.array_typing import Array, Cache, Float, Int, Key, Params
+from specdec_jax.array_typing import (
+  Array,
+  Bool,
+  Cache,
+  Float,
+  Int,
+  Key,
+  Params,
+)
 from specdec_jax.sampling import Sampler
 
 
@@ -90,11 +98,13 @@ class Context(NamedTuple):
     lengths: int32[B], at least 1. The last committed token,
       `tokens[b, lengths[b] - 1]`, has not been fed to any model.
     position: int32[B], the position of `tokens[:, 0]`.
+    is_done: bool[B], rows whose guesses nobody wants; None for no row.
   """
 
   tokens: Int[Array, "B L"]
   lengths: Int[Array, "B"]
   position: Int[Array, "B"]
+  is_done: Bool[Array, "B"] | None = None
 
 
 class Draft(NamedTuple):
@@ -128,6 +138,20 @@ class Drafter(Protocol):
   @property
   def vocab_size(self) -> int:
     """Width of `Draft.probs`; must be the target's."""
+    ...
+
+  def sizes(self, gamma: int) -> tuple[int, ...]:
+    """How many guesses there may be to score in a round, for all rows.
+
+    The program has a target call for each, and a round makes the smallest one
+    that holds every row's guesses.
+
+    Args:
+      gamma: As in `draft`.
+
+    Returns:
+      Numbers from 0 on, ascending; the last is gamma.
+    """
     ...
 
   def prefill(
@@ -191,8 +215,9 @@ class SpeculationStats:
     bonus: int32[B], tokens drawn from the target after all guesses held.
     emitted: int32[B], tokens of the output, EOS included.
     accepted_histogram: int32[B, G + 1], rounds by the number of guesses kept.
-    plain_calls: int32[B], rounds in which no row of the batch had a guess, so
-      that the target read one token a row.
+    scored_histogram: int32[B, G + 1], rounds by the number of guesses that the
+      target read, which is that of the row of the batch that had the most,
+      or a little more (`Drafter.sizes`).
   """
 
   target_calls: Int[Array, "B"]
@@ -203,7 +228,7 @@ class SpeculationStats:
   bonus: Int[Array, "B"]
   emitted: Int[Array, "B"]
   accepted_histogram: Int[Array, "B G1"]
-  plain_calls: Int[Array, "B"]
+  scored_histogram: Int[Array, "B G1"]
 
 
 @jax.tree_util.register_dataclass

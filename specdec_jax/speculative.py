@@ -16,6 +16,7 @@ target's cache; the last one is the next call's first input.
 """
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
@@ -223,7 +224,9 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
 
   draft_cache = state.draft_cache
   if run.drafter is not None:
-    context = Context(state.tokens, state.lengths, state.position)
+    context = Context(
+      state.tokens, state.lengths, state.position, state.is_done
+    )
     # A scope names what follows in profiles and compiled programs.
     with jax.named_scope("draft"):
       draft, draft_cache = run.drafter.draft(
@@ -236,7 +239,7 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
     )
 
   with jax.named_scope("score"):
-    logits, target_cache = _score(run, state, draft)
+    logits, target_cache, num_scored = _score(run, state, draft)
 
   lenience = run.config.lenience
   near_best = None
@@ -267,6 +270,7 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
     state.stats,
     is_live=~state.is_done,
     num_drafted=draft.num_guesses,
+    num_scored=num_scored,
     num_accepted=verification.num_accepted,
     num_emitted=committed.num_emitted,
   )
@@ -285,27 +289,37 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
 
 def _score(
   run: Run, state: SpeculativeState, draft: Draft
-) -> tuple[Float[Array, "B G1 V"], Cache]:
-  """Lets the target read the last token and the guesses, in one call."""
+) -> tuple[Float[Array, "B G1 V"], Cache, Int[Array, ""]]:
+  """Lets the target read the last token and the guesses, in one call.
+
+  Returns:
+    Its logits, its cache, and how many guesses it read.
+  """
   gamma = draft.tokens.shape[1]
   last = jnp.take_along_axis(state.tokens, state.lengths[:, None] - 1, axis=1)
 
-  def extend(tokens, cache):
-    return run.target.extend(
-      run.target_params, tokens, state.position + state.lengths - 1, cache
+  tokens = jnp.concatenate([last, draft.tokens], axis=1)
+
+  def score(size, cache):
+    logits, cache = run.target.extend(
+      run.target_params,
+      tokens[:, : size + 1],
+      state.position + state.lengths - 1,
+      cache,
     )
+    return jnp.pad(logits, ((0, 0), (0, gamma - size), (0, 0))), cache
 
-  def score(cache):
-    return extend(jnp.concatenate([last, draft.tokens], axis=1), cache)
-
-  def score_last(cache):
-    logits, cache = extend(last, cache)
-    return jnp.pad(logits, ((0, 0), (0, gamma), (0, 0))), cache
-
-  if draft.lengths is None:
-    return score(state.target_cache)
-  has_guess = jnp.any((draft.lengths > 0) & ~state.is_done)
-  return jax.lax.cond(has_guess, score, score_last, state.target_cache)
+  if draft.lengths is None or run.drafter is None:
+    return *score(gamma, state.target_cache), jnp.asarray(gamma)
+  sizes = run.drafter.sizes(gamma)
+  most = jnp.max(jnp.where(state.is_done, 0, draft.lengths))
+  index = jnp.searchsorted(jnp.asarray(sizes), most)
+  logits, cache = jax.lax.switch(
+    index,
+    [functools.partial(score, size) for size in sizes],
+    state.target_cache,
+  )
+  return logits, cache, jnp.asarray(sizes)[index]
 
 
 def finish(state: SpeculativeState) -> GenerateOutput:

@@ -19,7 +19,7 @@ def zero_stats(batch: int, gamma: int) -> SpeculationStats:
     bonus=zeros,
     emitted=zeros,
     accepted_histogram=jnp.zeros((batch, gamma + 1), jnp.int32),
-    plain_calls=zeros,
+    scored_histogram=jnp.zeros((batch, gamma + 1), jnp.int32),
   )
 
 
@@ -28,6 +28,7 @@ def count_round(
   *,
   is_live: Bool[Array, "B"],
   num_drafted: Int[Array, "B"],
+  num_scored: Int[Array, ""],
   num_accepted: Int[Array, "B"],
   num_emitted: Int[Array, "B"],
 ) -> SpeculationStats:
@@ -37,6 +38,7 @@ def count_round(
     stats: The counters so far.
     is_live: bool[B], False for rows that had ended before the round.
     num_drafted: int32[B], guesses made.
+    num_scored: int32[], guesses that the target read.
     num_accepted: int32[B], guesses that verification kept.
     num_emitted: int32[B], tokens that reached the output, after the cut at
       EOS and budget.
@@ -48,8 +50,8 @@ def count_round(
   corrected = (is_next_emitted & ~held).astype(jnp.int32)
   bonus = (is_next_emitted & held).astype(jnp.int32)
   bins = jnp.arange(stats.accepted_histogram.shape[1])
-  is_plain = jnp.all(~is_live | (num_drafted == 0))
   in_bin = is_live[:, None] & (bins == accepted[:, None])
+  in_scored_bin = is_live[:, None] & (bins == num_scored)
   return SpeculationStats(
     target_calls=stats.target_calls + live,
     drafted=stats.drafted + live * num_drafted,
@@ -59,7 +61,7 @@ def count_round(
     bonus=stats.bonus + bonus,
     emitted=stats.emitted + live * num_emitted,
     accepted_histogram=stats.accepted_histogram + in_bin.astype(jnp.int32),
-    plain_calls=stats.plain_calls + live * is_plain,
+    scored_histogram=stats.scored_histogram + in_scored_bin.astype(jnp.int32),
   )
 
 

@@ -24,8 +24,11 @@ class LookupDrafter:
   vocab_size: int
   filler: int = 2
 
-  def prefill(self, params, inputs, length):
-    del params, length
+  def sizes(self, gamma):
+    return 0, gamma
+
+  def prefill(self, params, inputs, length, target):
+    del params, length, target
     return jnp.zeros((inputs.shape[0], 0))
 
   def draft(self, params, context, cache, keys, sampler, gamma):

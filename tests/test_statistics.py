@@ -23,6 +23,7 @@ def _round(tokens, lengths, is_done, stats, guesses, verdict, made, budgets):
     stats,
     is_live=~is_done,
     num_drafted=made,
+    num_scored=jnp.max(made),
     num_accepted=verdict.num_accepted,
     num_emitted=after.num_emitted,
   )
@@ -57,12 +58,13 @@ def play(rounds, budget=20, gamma=GAMMA):
     )
   tokens, lengths, _, stats = state
   counts = {name: np.asarray(getattr(stats, name))[0] for name in NAMES}
-  counts["accepted_histogram"] = counts["accepted_histogram"].tolist()
+  for name in ("accepted_histogram", "scored_histogram"):
+    counts[name] = counts[name].tolist()
   return counts, tokens[0, 1 : int(lengths[0])].tolist()
 
 
 def counters(
-  calls, drafted, examined, accepted, corrected, bonus, emitted, hist, plain=0
+  calls, drafted, examined, accepted, corrected, bonus, emitted, hist, scored=4
 ):
   return dict(
     zip(
@@ -76,7 +78,7 @@ def counters(
         bonus,
         emitted,
         hist,
-        plain,
+        np.where(np.arange(len(hist)) == scored, calls, 0).tolist(),
       ),
       strict=True,
     )
@@ -172,19 +174,19 @@ SCRIPTS = {
   "fewer guesses than gamma, all kept": (
     [([5, 6, 0, 0], 2, 9, 2)],
     {},
-    counters(1, 2, 2, 2, 0, 1, 3, [0, 0, 1, 0, 0]),
+    counters(1, 2, 2, 2, 0, 1, 3, [0, 0, 1, 0, 0], scored=2),
     [5, 6, 9],
   ),
   "no guess at all": (
     [([0, 0, 0, 0], 0, 9, 0)],
     {},
-    counters(1, 0, 0, 0, 0, 1, 1, [1, 0, 0, 0, 0], plain=1),
+    counters(1, 0, 0, 0, 0, 1, 1, [1, 0, 0, 0, 0], scored=0),
     [9],
   ),
   "no speculation": (
     [([], 0, 9), ([], 0, EOS)],
     {"gamma": 0},
-    counters(2, 0, 0, 0, 0, 2, 2, [2], plain=2),
+    counters(2, 0, 0, 0, 0, 2, 2, [2], scored=0),
     [9, EOS],
   ),
 }
@@ -221,7 +223,9 @@ def test_identities_hold_in_real_runs(make_pair):
     np.asarray(stats.accepted_histogram) @ np.arange(4), stats.accepted
   )
   np.testing.assert_array_equal(stats.drafted, 3 * stats.target_calls)
-  assert not np.any(stats.plain_calls)
+  np.testing.assert_array_equal(
+    stats.scored_histogram[:, 3], stats.target_calls
+  )
   # Nothing behind the end, and an end for everybody.
   tokens = np.asarray(output.tokens)
   is_emitted = np.arange(tokens.shape[1]) < emitted[:, None]

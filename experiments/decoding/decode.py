@@ -20,7 +20,6 @@ COUNTERS = (
   "corrected",
   "bonus",
   "emitted",
-  "plain_calls",
 )
 
 
@@ -78,6 +77,7 @@ def decode_batch(
         "statistics": {
           **{name: int(getattr(stats, name)[0]) for name in COUNTERS},
           "accepted_histogram": stats.accepted_histogram[0].tolist(),
+          "scored_histogram": stats.scored_histogram[0].tolist(),
           "acceptance_rate": sd.acceptance_rate(stats),
           "block_efficiency": sd.block_efficiency(stats),
         },

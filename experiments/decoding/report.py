@@ -76,7 +76,7 @@ def make_report(
 def _stats(records) -> sd.SpeculationStats:
   counters: dict[str, Any] = {
     name: np.array([each["statistics"][name] for each in records])
-    for name in (*COUNTERS, "accepted_histogram")
+    for name in (*COUNTERS, "accepted_histogram", "scored_histogram")
   }
   return sd.SpeculationStats(**counters)
 

@@ -17,15 +17,12 @@ from experiments.decoding.timing import (
   Timing,
   baseline_cost,
   predicted_speedup,
+  round_cost,
   speculative_cost,
 )
 from experiments.ratio import quotient_interval, ratio_interval
 from experiments.spread import spread
-from specdec_jax.analysis import (
-  expected_rounds,
-  round_cost,
-  wall_time_improvement,
-)
+from specdec_jax.analysis import expected_rounds, wall_time_improvement
 from specdec_jax.array_typing import Bool
 
 
@@ -92,7 +89,7 @@ def make_cell(
     },
     "cost_ratio": timing.cost_ratio,
     "verification_ratio": timing.verify_ratio,
-    "plain_share": timing.plain_share,
+    "scored": timing.scored.tolist(),
     "predicted": spread(timing.predicted_speedups),
     "theorem_3_8": theorem_3_8(timing),
     "error_terms": error_terms(timing),
@@ -126,9 +123,11 @@ def error_terms(timing: Timing) -> dict[str, float]:
 
       texts_end           texts have ends: the last round may yield more than
                           there is room for (`expected_rounds`)
-      acceptance_not_iid  rounds are counted, not expected from alpha-hat
-      verification        a target call of gamma + 1 tokens costs more than
-                          one of one token, which a round without guesses has
+      acceptance_not_iid  rounds are counted, not expected from alpha-hat, and
+                          so are guesses, where the drafter may make fewer
+      verification        a target call of gamma + 1 tokens, or of as many as
+                          there were guesses to read, costs more than one of
+                          one token
       first_draft_call    a round's first draft call costs more than others
       waiting_rows        a batch runs until its last row ends (and batches of
                           different widths cost differently); 1 for a batch
@@ -146,11 +145,10 @@ def error_terms(timing: Timing) -> dict[str, float]:
   Args:
     timing: From `time_pair`, with gamma positive.
   """
-  alpha, gamma = _alpha(timing), timing.gamma
+  alpha, gamma, guesses = _alpha(timing), timing.gamma, timing.guesses
   parts, costs, work = timing.parts, timing.typical_costs, timing.work
   draft = parts.draft_step / parts.target_step
-  verify = timing.verify_ratio
-  verify -= timing.plain_share * (verify - 1)
+  verify = parts.target_verify / parts.target_step
   first = parts.draft_first / parts.target_step
   emitted = timing.stats.emitted
   tokens = timing.speculative_tokens
@@ -160,13 +158,13 @@ def error_terms(timing: Timing) -> dict[str, float]:
 
   def without(*prefills: str) -> float:
     less = [each._replace(**dict.fromkeys(prefills, 0.0)) for each in costs]
-    return predicted_speedup(less, work, gamma) * per_token
+    return predicted_speedup(less, work, guesses) * per_token
 
   factors = {
-    "texts_end": of_finite_texts / round_cost(gamma, draft),
-    "acceptance_not_iid": counted / round_cost(gamma, draft),
-    "verification": counted / round_cost(gamma, draft, verify),
-    "first_draft_call": counted / round_cost(gamma, draft, verify, first),
+    "texts_end": of_finite_texts / round_cost(gamma, draft, 1.0, draft),
+    "acceptance_not_iid": counted / round_cost(guesses, draft, 1.0, draft),
+    "verification": counted / round_cost(guesses, draft, verify, draft),
+    "first_draft_call": counted / round_cost(guesses, draft, verify, first),
     "waiting_rows": without("target_prefill", "draft_prefill"),
     "draft_prefill": without("target_prefill"),
     "target_prefill": timing.predicted_speedup,
@@ -287,7 +285,7 @@ def _group(
     baseline_cost(of(costs, baseline), of(work, baseline)) / baseline_tokens
   ) / (
     speculative_cost(
-      of(costs, speculative), of(work, speculative), timing.gamma
+      of(costs, speculative), of(work, speculative), timing.guesses
     )
     / tokens
   )

@@ -20,7 +20,6 @@ import specdec_jax as sd
 from experiments.decoding.batching import Batch, budgets, example_keys
 from experiments.decoding.decode import check_finite
 from experiments.decoding.pair import Pair
-from specdec_jax.analysis import round_cost
 from specdec_jax.array_typing import Array, Float, Int
 from specdec_jax.drafters import ModelDrafter
 from specdec_jax.sampling import argmax, make_sampler
@@ -38,7 +37,8 @@ class Costs(NamedTuple):
   Attributes:
     target_prefill: The target reads the inputs.
     target_step: A target call with one token per row.
-    target_verify: A target call with gamma + 1 tokens per row.
+    target_verify: A target call with gamma + 1 tokens per row; a mean where
+      rounds have different numbers of guesses.
     draft_prefill: The draft reads the inputs.
     draft_step: A draft call with one token per row; 0 for a drafter that is
       no model.
@@ -65,12 +65,10 @@ class Work(NamedTuple):
   Attributes:
     baseline_calls: Target calls of the baseline.
     rounds: Target calls of the speculative run.
-    plain_rounds: Those of them with one token per row, as nobody had a guess.
   """
 
   baseline_calls: int
   rounds: int
-  plain_rounds: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,10 +160,14 @@ class Timing:
     return self.parts.target_verify / self.parts.target_step
 
   @property
-  def plain_share(self) -> float:
-    """How many of the speculative run's target calls have one token a row."""
-    rounds = sum(each.rounds for each in self.work)
-    return sum(each.plain_rounds for each in self.work) / rounds
+  def scored(self) -> Float[np.ndarray, "G1"]:
+    """The share of target calls that read so many guesses."""
+    return _shares(self.stats)
+
+  @property
+  def guesses(self) -> float:
+    """Guesses per round, gamma unless the drafter chooses."""
+    return float(self.scored @ np.arange(self.gamma + 1))
 
   @property
   def predicted_speedup(self) -> float:
@@ -180,7 +182,7 @@ class Timing:
   def _predicted(self, costs: list[Costs]) -> float:
     # Samples of both are not equally long.
     tokens = self.speculative_tokens / self.baseline_tokens
-    return predicted_speedup(costs, self.work, self.gamma) * tokens
+    return predicted_speedup(costs, self.work, self.guesses) * tokens
 
 
 def _ms_per_token(seconds, tokens: int) -> list[float]:
@@ -195,22 +197,29 @@ def baseline_cost(costs: list[Costs], work: list[Work]) -> float:
   )
 
 
-def speculative_cost(costs: list[Costs], work: list[Work], gamma: int) -> float:
+def speculative_cost(
+  costs: list[Costs], work: list[Work], guesses: float
+) -> float:
   """Seconds that the parts say speculative decoding takes."""
   return sum(
     cost.target_prefill
     + cost.draft_prefill
     + each.rounds
-    * float(
-      round_cost(gamma, cost.draft_step, cost.target_verify, cost.draft_first)
-    )
-    - each.plain_rounds * (cost.target_verify - cost.target_step)
+    * round_cost(guesses, cost.draft_step, cost.target_verify, cost.draft_first)
     for cost, each in zip(costs, work, strict=True)
   )
 
 
+def round_cost(
+  guesses: float, draft_step: float, target_verify: float, draft_first: float
+) -> float:
+  """As `analysis.round_cost`, for a mean number of guesses."""
+  drafting = draft_first + (guesses - 1) * draft_step if guesses else 0.0
+  return target_verify + drafting
+
+
 def predicted_speedup(
-  costs: list[Costs], work: list[Work], gamma: int
+  costs: list[Costs], work: list[Work], guesses: float
 ) -> float:
   """What the parts' times say that the speedup should be, for equal outputs.
 
@@ -221,19 +230,18 @@ def predicted_speedup(
       baseline    = sum of target_prefill + baseline_calls * target_step
       speculative = sum of target_prefill + draft_prefill
                            + rounds * (target_verify + drafting)
-      drafting    = draft_first + (gamma - 1) * draft_step  (0 if gamma is 0)
+      drafting    = draft_first + (guesses - 1) * draft_step  (0 of none)
 
-  over all batches, with target_step in place of target_verify in rounds without
-  a guess. The time of sampling, verification and bookkeeping is in
+  over all batches. The time of sampling, verification and bookkeeping is in
   neither sum.
 
   Args:
     costs: Per batch.
     work: Per batch.
-    gamma: Draft tokens per round.
+    guesses: Draft tokens per round, gamma unless the drafter chooses.
   """
   return float(
-    baseline_cost(costs, work) / speculative_cost(costs, work, gamma)
+    baseline_cost(costs, work) / speculative_cost(costs, work, guesses)
   )
 
 
@@ -276,9 +284,7 @@ def time_pair(
   for batch, job in zip(batches, jobs, strict=True):
     both = jax.device_get([each() for each in job])
     # A batch runs until its last row ends, be it a dummy.
-    calls, rounds = (int(np.max(each.stats.target_calls)) for each in both)
-    plain_rounds = int(np.max(both[1].stats.plain_calls))
-    work.append(Work(calls, rounds, plain_rounds))
+    work.append(Work(*(int(np.max(o.stats.target_calls)) for o in both)))
     for kept, output in zip(outputs, both, strict=True):
       texts = jax.tree.map(lambda x, size=batch.size: x[:size], output)
       for index, log_prob in zip(batch.indices, texts.log_probs, strict=True):
@@ -291,7 +297,9 @@ def time_pair(
   parts = {}
   for batch in batches:
     if batch.inputs.shape not in parts:
-      parts[batch.inputs.shape] = parts_sampler(pair, batch.inputs, config)
+      parts[batch.inputs.shape] = parts_sampler(
+        pair, batch.inputs, config, _shares(speculative.stats)
+      )
   sampled = _sampled(batches)
   on_progress()
 
@@ -341,8 +349,16 @@ def _sampled(batches: list[Batch]) -> set[int]:
   }
 
 
+def _shares(stats: sd.SpeculationStats) -> Float[np.ndarray, "G1"]:
+  rounds = np.sum(stats.scored_histogram, axis=0)
+  return rounds / rounds.sum()
+
+
 def parts_sampler(
-  pair: Pair, inputs: Int[Array, "B S"], config: sd.SpeculativeConfig
+  pair: Pair,
+  inputs: Int[Array, "B S"],
+  config: sd.SpeculativeConfig,
+  scored: Float[np.ndarray, "G1"] | None = None,
 ) -> Callable[[], Costs]:
   """Returns what samples the parts' times, for inputs of one shape.
 
@@ -352,6 +368,8 @@ def parts_sampler(
     pair: The models.
     inputs: int32[B, S], any of that shape.
     config: Its gamma and its widest budget shape the parts.
+    scored: The share of target calls that read so many guesses; None if all
+      read gamma.
   """
   length = config.width + config.gamma + 1
   target = (pair.target, pair.target_params)
@@ -381,7 +399,6 @@ def parts_sampler(
       functools.partial(_prefill, *target, inputs, length)
     ),
     "target_step": extend(*target, target_start, 1),
-    "target_verify": extend(*target, target_start, config.gamma + 1),
     "draft_prefill": often(draft_prefill),
   }
   if isinstance(pair.drafter, ModelDrafter):
@@ -413,9 +430,21 @@ def parts_sampler(
       )
     )
 
+  sizes = [config.gamma] if scored is None else np.flatnonzero(scored).tolist()
+  shares = [1.0] if scored is None else scored[sizes].tolist()
+  verify_timers = {
+    size: extend(*target, target_start, size + 1)
+    for size in {*sizes, config.gamma}
+  }
+
   def sample():
     seconds = {name: timer() for name, timer in timers.items()}
-    seconds["draft_first"] -= seconds["target_verify"]
+    verify = {size: timer() for size, timer in verify_timers.items()}
+    # The first draft call was timed behind one of these.
+    seconds["draft_first"] -= verify[config.gamma]
+    seconds["target_verify"] = sum(
+      share * verify[size] for size, share in zip(sizes, shares, strict=True)
+    )
     return Costs(**seconds)
 
   return sample

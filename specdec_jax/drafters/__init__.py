@@ -1,5 +1,6 @@
 """Ways to guess: each is a constructor of a `Drafter`."""
 
+from specdec_jax.drafters.adaptive import AdaptiveDrafter, adaptive_drafter
 from specdec_jax.drafters.fallback import FallbackDrafter, fallback_drafter
 from specdec_jax.drafters.model import ModelDrafter, model_drafter
 from specdec_jax.drafters.ngram import NgramModel, NgramTable, ngram_drafter
@@ -15,12 +16,14 @@ from specdec_jax.drafters.prompt_lookup import (
 from specdec_jax.drafters.replicated import ReplicatedDrafter
 
 __all__ = [
+  "AdaptiveDrafter",
   "FallbackDrafter",
   "ModelDrafter",
   "NgramModel",
   "NgramTable",
   "PromptLookupDrafter",
   "ReplicatedDrafter",
+  "adaptive_drafter",
   "count_ngrams",
   "fallback_drafter",
   "load_ngrams",

@@ -38,6 +38,10 @@ class FallbackDrafter:
     """Width of the guesses' laws."""
     return self.first.vocab_size
 
+  def sizes(self, gamma: int) -> tuple[int, ...]:
+    """Those of both; see `Drafter.sizes`."""
+    return tuple(sorted({*self.first.sizes(gamma), *self.second.sizes(gamma)}))
+
   def prefill(
     self,
     params: Params,

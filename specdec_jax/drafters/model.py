@@ -13,7 +13,7 @@ An encoder-decoder's draft may share the target's encoder (`shares_encoder` of
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,20 @@ from specdec_jax.array_typing import Array, Cache, Float, Int, Key, Params
 from specdec_jax.base import Context, DecoderModel, Draft, Prefill
 from specdec_jax.keys import uniform_rows
 from specdec_jax.sampling import Sampler
+
+
+class Guesses(NamedTuple):
+  """Where guessing stands.
+
+  Attributes:
+    token: int32[B], the last guess, which has not been fed.
+    position: int32[B], where it goes in.
+    cache: The model's.
+  """
+
+  token: Int[Array, "B"]
+  position: Int[Array, "B"]
+  cache: Cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +57,10 @@ class ModelDrafter:
   def vocab_size(self) -> int:
     """Width of the guesses' laws."""
     return self.width or self.model.vocab_size
+
+  def sizes(self, gamma: int) -> tuple[int, ...]:
+    """Always gamma; see `Drafter.sizes`."""
+    return (gamma,)
 
   def prefill(
     self,
@@ -73,6 +91,29 @@ class ModelDrafter:
     gamma: int,
   ) -> tuple[Draft, Cache]:
     """Guesses in a scan of `gamma` calls; see `Drafter.draft`."""
+    uniform = uniform_rows(keys, gamma).swapaxes(0, 1)
+    logits, cache = self.catch_up(params, context, cache, gamma)
+    token, probs = sampler.draw(uniform[0], logits)
+    guesses = Guesses(token, context.position + context.lengths, cache)
+    guesses, (tokens, laws, _) = self.go_on(
+      params, guesses, sampler, uniform[1:]
+    )
+    return (
+      Draft(
+        jnp.concatenate([token[:, None], tokens], axis=1),
+        jnp.concatenate([probs[:, None], laws], axis=1),
+      ),
+      guesses.cache,
+    )
+
+  def catch_up(
+    self, params: Params, context: Context, cache: Cache, gamma: int
+  ) -> tuple[Float[Array, "B 1 V"], Cache]:
+    """Feeds what the cache lacks.
+
+    Returns:
+      Logits of the first guess, and the cache.
+    """
     # In the first round there is one committed token: what is fed beyond it is
     # filler, whose entries later calls overwrite.
     fed = (gamma + 1 if self.rereads else 2) if jax.tree.leaves(cache) else 1
@@ -82,25 +123,34 @@ class ModelDrafter:
     )
     logits, cache = self.score(params, tokens, context.position + start, cache)
     last = (context.lengths - 1 - start)[:, None, None]
-    logits = jnp.take_along_axis(logits, last, axis=1)
+    return jnp.take_along_axis(logits, last, axis=1), cache
 
-    def step(carry, uniform):
-      token, position, cache = carry
-      logits, cache = self.score(params, token[:, None], position, cache)
+  def go_on(
+    self,
+    params: Params,
+    guesses: Guesses,
+    sampler: Sampler,
+    uniform: Float[Array, "G B"],
+  ) -> tuple[
+    Guesses,
+    tuple[Int[Array, "B G"], Float[Array, "B G V"], Float[Array, "B G V"]],
+  ]:
+    """Guesses a token per row of `uniform`, after those that there are.
+
+    Returns:
+      What to go on from, and the tokens, their laws, and the logits of these.
+    """
+
+    def step(guesses, uniform):
+      logits, cache = self.score(
+        params, guesses.token[:, None], guesses.position, guesses.cache
+      )
       token, probs = sampler.draw(uniform, logits)
-      return (token, position + 1, cache), (token, probs)
+      guesses = Guesses(token, guesses.position + 1, cache)
+      return guesses, (token, probs, logits[:, 0])
 
-    uniform = uniform_rows(keys, gamma).swapaxes(0, 1)
-    token, probs = sampler.draw(uniform[0], logits)
-    carry = (token, context.position + context.lengths, cache)
-    (_, _, cache), (tokens, laws) = jax.lax.scan(step, carry, uniform[1:])
-    return (
-      Draft(
-        jnp.concatenate([token[:, None], tokens.swapaxes(0, 1)], axis=1),
-        jnp.concatenate([probs[:, None], laws.swapaxes(0, 1)], axis=1),
-      ),
-      cache,
-    )
+    guesses, made = jax.lax.scan(step, guesses, uniform)
+    return guesses, jax.tree.map(lambda x: x.swapaxes(0, 1), made)
 
   def score(
     self,

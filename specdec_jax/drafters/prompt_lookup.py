@@ -34,6 +34,10 @@ class PromptLookupDrafter:
   max_ngram: int = 8
   min_ngram: int = 1
 
+  def sizes(self, gamma: int) -> tuple[int, ...]:
+    """None or gamma; see `Drafter.sizes`."""
+    return 0, gamma
+
   def prefill(
     self,
     params: Params,

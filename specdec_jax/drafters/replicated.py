@@ -37,6 +37,10 @@ class ReplicatedDrafter:
     """Width of the guesses' laws."""
     return self.drafter.vocab_size
 
+  def sizes(self, gamma: int) -> tuple[int, ...]:
+    """Numbers of guesses; see `Drafter.sizes`."""
+    return self.drafter.sizes(gamma)
+
   def prefill(
     self,
     params: Params,

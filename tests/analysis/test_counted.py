@@ -91,6 +91,7 @@ def test_it_is_the_block_efficiency_but_for_cut_rounds():
       stats,
       is_live=jnp.ones(2, bool),
       num_drafted=jnp.array([3, 3]),
+      num_scored=jnp.array(3),
       num_accepted=jnp.array(accepted),
       num_emitted=jnp.array(emitted),
     )

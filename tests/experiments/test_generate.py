@@ -17,7 +17,7 @@ from experiments.paths import REPOSITORY
 from tests.experiments.tiny_pair import TEXTS
 
 COUNTERS = ("target_calls", "drafted", "examined", "accepted", "corrected",
-            "bonus", "emitted", "plain_calls")  # fmt: skip
+            "bonus", "emitted")  # fmt: skip
 
 
 def read(settings):

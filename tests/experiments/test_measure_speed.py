@@ -209,5 +209,8 @@ def test_copies_are_timed_like_drafts(arguments, pair_config):
       pytest.approx(line["speedup"]["median"])
     )
   assert lines[0]["draft_parameters"] == 0
-  assert 0 < lines[0]["plain_share"] < 1
-  assert lines[1]["plain_share"] == 0
+  # Rounds with three guesses and without any.
+  none, *others = lines[0]["scored"]
+  assert 0 < none < 1
+  assert others == pytest.approx([0, 0, 1 - none])
+  assert lines[1]["scored"] == [0, 0, 0, 1]

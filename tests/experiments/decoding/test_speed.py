@@ -29,7 +29,7 @@ STATS = sd.SpeculationStats(
   bonus=np.array([1, 0]),
   emitted=np.array([10, 3]),
   accepted_histogram=KEPT,
-  plain_calls=np.array([0, 0]),
+  scored_histogram=np.array([[0, 0, 0, 4], [0, 0, 0, 2]]),
 )
 
 

@@ -31,22 +31,21 @@ WORK = [Work(baseline_calls=20, rounds=8), Work(10, 3)]
 def test_predicted_speedup_by_hand():
   # Baseline: 10 + 20 * 4 = 90.
   # Speculative: 12 + 8 * (6 + 0.75 + 3 * 0.5) = 78.
-  assert predicted_speedup(COSTS[:1], WORK[:1], gamma=4) == 90 / 78
+  assert predicted_speedup(COSTS[:1], WORK[:1], 4) == 90 / 78
   # And 20 + 10 * 8 = 100; 23 + 3 * (8 + 1.5 + 3 * 1) = 60.5.
-  assert predicted_speedup(COSTS, WORK, gamma=4) == 190 / 138.5
+  assert predicted_speedup(COSTS, WORK, 4) == 190 / 138.5
   # 12 + 8 * (6 + 0.75) = 66.
-  assert predicted_speedup(COSTS[:1], WORK[:1], gamma=1) == 90 / 66
+  assert predicted_speedup(COSTS[:1], WORK[:1], 1) == 90 / 66
 
 
-def test_rounds_without_a_guess_cost_a_step():
-  work = [Work(baseline_calls=20, rounds=8, plain_rounds=3)]
-  # Of 78 as above 3 * (6 - 4) are saved.
-  assert predicted_speedup(COSTS[:1], work, gamma=4) == 90 / 72
+def test_a_mean_number_of_guesses():
+  # 12 + 8 * (6 + 0.75 + 1.5 * 0.5) = 72.
+  assert predicted_speedup(COSTS[:1], WORK[:1], 2.5) == 90 / 72
 
 
 def test_nothing_drafted_and_nothing_to_read_is_no_speedup():
   costs = [Costs(5.0, 2.0, 2.0, 0.0, 0.0, 0.0)]
-  assert predicted_speedup(costs, [Work(7, 7)], gamma=0) == 1
+  assert predicted_speedup(costs, [Work(7, 7)], 0) == 1
 
 
 def make_timing(costs):
@@ -56,7 +55,11 @@ def make_timing(costs):
     gamma=4,
     indices=[(0,), (1,)],
     baseline_lengths=[7, 3],
-    stats=dataclasses.replace(stats, emitted=np.array([15, 5])),
+    stats=dataclasses.replace(
+      stats,
+      emitted=np.array([15, 5]),
+      scored_histogram=np.array([[0, 0, 0, 0, 8], [0, 0, 0, 0, 3]]),
+    ),
     same_tokens=False,
     baseline_seconds=np.array([[0.25, 0.75], [1.0, 3.0]]),
     speculative_seconds=np.array([[0.25, 0.25], [0.5, 0.5]]),
