@@ -120,6 +120,11 @@ def run(
     )
 
   pair.check_no_lookup("the curve is of a draft's calls")
+  if pair.stops:
+    raise ValueError(
+      f"PairConfig.stops is {pair.stops}, but the curve is of rounds with"
+      " gamma guesses each; set it to (), and confidence to None."
+    )
 
   def config(gamma: int) -> sd.SpeculativeConfig:
     return sd.SpeculativeConfig(

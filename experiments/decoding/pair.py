@@ -49,6 +49,9 @@ class PairConfig:
     prompt_lookup: The shortest match that guesses are copied from, in tokens
       (`sd.prompt_lookup_drafter`); the draft, if there is one, guesses where
       nothing matches. None for no lookup.
+    stops: After how many guesses the draft stops, unless it is sure of them
+      (`sd.adaptive_drafter`); () for never before gamma.
+    confidence: How sure, for the stops.
   """
 
   name: str
@@ -61,6 +64,8 @@ class PairConfig:
   draft_config: str | None = None
   dtype: str = "float32"
   prompt_lookup: int | None = None
+  stops: tuple[int, ...] = ()
+  confidence: float | None = None
 
   def __post_init__(self):
     if self.drafts_from_table and self.draft_config is not None:
@@ -71,6 +76,15 @@ class PairConfig:
       )
     if self.prompt_lookup is not None:
       check_integers(1, **{"PairConfig.prompt_lookup": self.prompt_lookup})
+    object.__setattr__(self, "stops", tuple(self.stops))
+    if bool(self.stops) != (self.confidence is not None) or (
+      self.stops and self.draft is None
+    ):
+      raise ValueError(
+        f"PairConfig.stops is {self.stops}, confidence {self.confidence} and"
+        f" draft {self.draft!r}; a draft that stops early needs both numbers,"
+        " another one neither: stops=(), confidence=None."
+      )
 
   @property
   def has_drafter(self) -> bool:
@@ -191,7 +205,14 @@ class Pair:
     """What guesses for this target."""
     size = self.target.vocab_size
     drafter = None
-    if self.draft is not None:
+    if self.config.confidence is not None:
+      drafter = sd.adaptive_drafter(
+        self.draft,
+        stops=self.config.stops,
+        confidence=self.config.confidence,
+        vocab_size=size,
+      )
+    elif self.draft is not None:
       drafter = sd.model_drafter(self.draft, vocab_size=size)
     if self.config.prompt_lookup is None:
       return drafter

@@ -196,6 +196,20 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(
   check("prompt_tokens is 4, but .* is no language model", prompt_tokens=4)
 
 
+def test_a_draft_that_stops_early_is_predicted_with_fewer_guesses(
+  arguments, pair_config
+):
+  same = dataclasses.replace(
+    pair_config, draft=pair_config.target, stops=(1,), confidence=1.0
+  )
+  line = measure_speed.run(**{**arguments, "drafts": {"same": same}})[0]
+  assert line["equal_to_baseline"] is True
+  assert line["scored"] == [0, 1, 0, 0]
+  assert line["theorem_3_8"] * math.prod(line["error_terms"].values()) == (
+    pytest.approx(line["speedup"]["median"])
+  )
+
+
 def test_copies_are_timed_like_drafts(arguments, pair_config):
   lookup = dataclasses.replace(pair_config, draft=None, prompt_lookup=1)
   both = dataclasses.replace(pair_config, prompt_lookup=1)

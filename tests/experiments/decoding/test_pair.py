@@ -6,7 +6,11 @@ import pytest
 
 from experiments.decoding.pair import Pair
 from specdec_jax import t5
-from specdec_jax.drafters import FallbackDrafter, PromptLookupDrafter
+from specdec_jax.drafters import (
+  AdaptiveDrafter,
+  FallbackDrafter,
+  PromptLookupDrafter,
+)
 from tests.experiments import tiny_pair
 
 
@@ -88,6 +92,21 @@ def test_lookup_alone_or_before_the_draft(pair_config):
   assert not dataclasses.replace(pair_config, draft=None).has_drafter
   with pytest.raises(ValueError, match=r"PairConfig\.prompt_lookup is 0"):
     dataclasses.replace(pair_config, prompt_lookup=0)
+
+
+def test_a_draft_that_stops_early(pair_config):
+  config = dataclasses.replace(pair_config, stops=[2, 4], confidence=0.5)
+  drafter = config.load().drafter
+  assert isinstance(drafter, AdaptiveDrafter)
+  assert drafter.sizes(6) == (2, 4, 6)
+  assert drafter.confidence == 0.5
+  for changes in (
+    {"stops": (2,)},
+    {"confidence": 0.5},
+    {"stops": (2,), "confidence": 0.5, "draft": None},
+  ):
+    with pytest.raises(ValueError, match=r"PairConfig\.stops is"):
+      dataclasses.replace(pair_config, **changes)
 
 
 def test_a_draft_of_another_encoder_is_refused(pair_config, pair, tmp_path):
