@@ -30,7 +30,7 @@ class AdaptiveDrafter(ModelDrafter):
   """A `ModelDrafter` that may stop before gamma.
 
   Attributes:
-    stops: After how many guesses, ascending; gamma is one more.
+    stops: After how many guesses, ascending; so it does at gamma.
     confidence: The least probability of all guesses so far to go on with.
   """
 
@@ -38,17 +38,8 @@ class AdaptiveDrafter(ModelDrafter):
   confidence: float = 0.0
 
   def sizes(self, gamma: int) -> tuple[int, ...]:
-    """The stops, and gamma; see `Drafter.sizes`.
-
-    Raises:
-      ValueError: If a stop is not below gamma.
-    """
-    if self.stops and self.stops[-1] >= gamma:
-      raise ValueError(
-        f"gamma is {gamma}, and the drafter's stops are {self.stops}, which"
-        " must be below it; raise gamma, or give lower stops."
-      )
-    return *self.stops, gamma
+    """The stops before gamma, and gamma; see `Drafter.sizes`."""
+    return *(each for each in self.stops if each < gamma), gamma
 
   def draft(
     self,
@@ -124,7 +115,8 @@ def adaptive_drafter(
 
   Args:
     model: The draft model.
-    stops: After how many guesses it may, ascending, below gamma.
+    stops: After how many guesses it may, ascending. Gamma is the last stop;
+      those beyond it are never reached.
     confidence: It goes on beyond a stop while the product of the probabilities
       that it gave its guesses, at temperature 1, is at least this; 0 never
       stops.
