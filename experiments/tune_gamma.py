@@ -41,7 +41,7 @@ from experiments.decoding.timing import parts_sampler, time_pair
 from experiments.progress import progress_bar
 from experiments.spread import spread
 from specdec_jax import analysis
-from specdec_jax.array_typing import Float, Int
+from specdec_jax.array_typing import Array, Float, Int
 
 REPORT = "tune_gamma.json"
 FIGURE = "tune_gamma.svg"
