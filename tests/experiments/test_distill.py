@@ -87,6 +87,7 @@ def test_it_learns_from_all_it_reads_and_its_alpha_is_the_papers(
   for row, (source, ids) in enumerate(rows):
     inputs[row, : len(source)] = source
     tokens[row, : len(ids)] = ids
+  target, target_params = t5.load(None, text / "target")
   betas = sd.acceptance_probabilities(
     inputs,
     tokens,

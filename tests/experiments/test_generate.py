@@ -380,4 +380,5 @@ def test_it_is_a_program():
 
 def test_counters_of_the_record_are_all_the_core_has():
   fields = {each.name for each in dataclasses.fields(sd.SpeculationStats)}
-  assert fields == {*decode.COUNTERS, "accepted_histogram"}
+  histograms = {"accepted_histogram", "scored_histogram"}
+  assert fields == {*decode.COUNTERS, *histograms}

@@ -91,7 +91,7 @@ def test_the_gin_file_names_all(arguments, tmp_path, task):
     [
       "--gin_file=tune_gamma.gin",
       f"--gin.PairConfig.target='{arguments.run['pair'].target}'",
-      f"--gin.base_distilled/PairConfig.draft='{arguments.run['pair'].draft}'",
+      f"--gin.base_shared/PairConfig.draft='{arguments.run['pair'].draft}'",
       f"--gin.PairConfig.vocabulary='{arguments.run['pair'].vocabulary}'",
       f"--gin.Task.path='{task.path}'",
       "--gin.Task.origin=None",
