@@ -167,8 +167,8 @@ class SpeculativeEncoderDecoderModel(models.EncoderDecoderModel):
       aux: Arrays that lead with B. `scores`, float32[B], the target's own log
         probability (T5X's, with `rescale_log_probs=False`); and the counters
         of `SpeculationStats` by their names, `target_calls`, `drafted`,
-        `examined`, `accepted`, `corrected`, `bonus`, `emitted` and
-        `accepted_histogram`.
+        `examined`, `accepted`, `corrected`, `bonus`, `emitted`,
+        `accepted_histogram` and `scored_histogram`.
 
     Raises:
       ValueError: If what is asked for is refused, or the parameters are not
