@@ -12,12 +12,18 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import matplotlib
 from matplotlib.figure import Figure
 
-from experiments import compilation_cache, gin_cli, markdown, measure_speed
+from experiments import (
+  compilation_cache,
+  figures,
+  gin_cli,
+  markdown,
+  measure_speed,
+)
 from experiments.decoding.pair import PairConfig
 from experiments.decoding.task import Task
+from experiments.decoding.timing import drafting_cost, mean_guesses
 from experiments.paper import measured
 
 PAGE = "compare_drafters.md"
@@ -102,8 +108,7 @@ def run(
   )
   best = fastest(lines)
   folder = pathlib.Path(output_dir)
-  with matplotlib.rc_context({"svg.hashsalt": FIGURE}):
-    draw(best).savefig(folder / FIGURE, metadata={"Date": None})
+  figures.save(draw(best), folder / FIGURE)
   path = folder / PAGE
   path.write_text(page(best) + "\n", encoding="utf-8")
   print(path)
@@ -156,8 +161,9 @@ def page(lines: Sequence[measured.Line]) -> str:
 
 def _row(line: measured.Line) -> tuple[str, ...]:
   parts = line["parts_ms"]
-  guesses = sum(count * share for count, share in enumerate(line["scored"]))
-  drafting = parts["draft_first"] + (guesses - 1) * parts["draft_step"]
+  drafting = drafting_cost(
+    mean_guesses(line["scored"]), parts["draft_step"], parts["draft_first"]
+  )
   return (
     line["draft"],
     f"{line['temperature']:g}",

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 import specdec_jax as sd
-from experiments import compilation_cache, environment, gin_cli
+from experiments import compilation_cache, environment, figures, gin_cli
 from experiments.checks import check_integers
 from experiments.decoding import workload
 from experiments.decoding.batching import (
@@ -197,7 +197,7 @@ def run(
   folder.mkdir(parents=True, exist_ok=True)
   path = folder / REPORT
   path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-  draw(report).savefig(folder / FIGURE, metadata={"Date": None})
+  figures.save(draw(report), folder / FIGURE)
   _show(report)
   print(f"Report: {path}")
   return report

@@ -23,6 +23,14 @@ from specdec_jax.config import MIN_TEMPERATURE, SamplingConfig
 _BLOCK = 128  # Vocabulary entries summed before the cumulative sum.
 
 
+def token_log_probs(
+  logits: Float[Array, "B Q V"], tokens: Int[Array, "B Q"]
+) -> Float[Array, "B Q"]:
+  """The log probabilities of tokens under logits as they are, at T = 1."""
+  chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
+  return chosen - jax.nn.logsumexp(logits, axis=-1)
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Sampler:

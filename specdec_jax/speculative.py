@@ -34,7 +34,7 @@ from specdec_jax.base import (
 )
 from specdec_jax.config import MIN_TEMPERATURE, SpeculativeConfig
 from specdec_jax.keys import fold_in_rows, row_keys, split_rows
-from specdec_jax.sampling import Sampler
+from specdec_jax.sampling import Sampler, token_log_probs
 from specdec_jax.statistics import count_round, zero_stats
 from specdec_jax.verification import Verification, is_near_best, verify
 
@@ -297,7 +297,6 @@ def _score(
   """
   gamma = draft.tokens.shape[1]
   last = jnp.take_along_axis(state.tokens, state.lengths[:, None] - 1, axis=1)
-
   tokens = jnp.concatenate([last, draft.tokens], axis=1)
 
   def score(size, cache):
@@ -444,10 +443,7 @@ def _log_probs(
   logits: Float[Array, "B G1 V"], committed: Commit
 ) -> Float[Array, "B"]:
   """The target's log probability of what a round emitted."""
-  chosen = jnp.take_along_axis(
-    logits, committed.new_tokens[..., None], axis=-1
-  )[..., 0]
-  log_probs = chosen - jax.nn.logsumexp(logits, axis=-1)
+  log_probs = token_log_probs(logits, committed.new_tokens)
   is_emitted = jnp.arange(log_probs.shape[1]) < committed.num_emitted[:, None]
   return jnp.sum(jnp.where(is_emitted, log_probs, 0.0), axis=1)
 

@@ -9,6 +9,7 @@ differences are probabilities. The rounds are then chained by the real
 `commit`, over every prefix, every draft and every outcome.
 """
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -248,8 +249,18 @@ def _sequences(case: Case, support):
 
 def target_law(case: Case) -> dict[tuple, float]:
   """What the target's own samples are, in float64."""
-  model = TableModel(VOCAB, case.order)
-  laws = standardise(case.target[0], case.sampling)
+  return written_law(
+    TableModel(VOCAB, case.order),
+    standardise(case.target[0], case.sampling),
+    eos_id=case.eos_id,
+    budget=case.budget,
+  )
+
+
+def written_law(
+  model: TableModel, laws, *, eos_id: int, budget: int
+) -> dict[tuple, float]:
+  """What a table writes whose rows are the laws of the next word."""
   law, ended = {(): 1.0}, {}
   while law:
     longer = {}
@@ -259,9 +270,46 @@ def target_law(case: Case) -> dict[tuple, float]:
           longer[(*prefix, word)] = mass * prob
     law = {}
     for each, mass in longer.items():
-      is_end = each[-1] == case.eos_id or len(each) == case.budget
+      is_end = each[-1] == eos_id or len(each) == budget
       (ended if is_end else law)[each] = mass
   return ended
+
+
+def law_after(
+  prefix, tokens, outcome, *, eos_id: int, budget: int
+) -> collections.Counter:
+  """What a round leaves, cut at EOS and budget.
+
+  Args:
+    prefix: What was committed before it.
+    tokens: Its guesses, int[G].
+    outcome: A row of `outcomes`, float[G + 1, V].
+  """
+  ends = collections.Counter()
+  for kept, word in np.argwhere(outcome > 0):
+    new = [*tokens[:kept].tolist(), int(word)]
+    if eos_id in new:
+      new = new[: new.index(eos_id) + 1]
+    ends[(*prefix, *new)[:budget]] += outcome[kept, word]
+  return ends
+
+
+def law_of_rounds(
+  after: Callable[[tuple], dict[tuple, float]], *, eos_id: int, budget: int
+) -> dict[tuple, float]:
+  """What rounds emit, one after the other.
+
+  Args:
+    after: The law of what a round leaves, given what was committed before.
+  """
+  live, law = {(): 1.0}, {}
+  while live:
+    prefix = min(live, key=len)
+    mass = live.pop(prefix)
+    for end, share in after(prefix).items():
+      into = law if eos_id in end or len(end) == budget else live
+      into[end] = into.get(end, 0.0) + mass * share
+  return law
 
 
 def emitted_law(

@@ -21,6 +21,7 @@ COUNTERS = (
   "bonus",
   "emitted",
 )
+HISTOGRAMS = ("accepted_histogram", "scored_histogram")
 
 
 def decode_batch(
@@ -76,8 +77,7 @@ def decode_batch(
         "equal_to_baseline": equal[row],
         "statistics": {
           **{name: int(getattr(stats, name)[0]) for name in COUNTERS},
-          "accepted_histogram": stats.accepted_histogram[0].tolist(),
-          "scored_histogram": stats.scored_histogram[0].tolist(),
+          **{name: getattr(stats, name)[0].tolist() for name in HISTOGRAMS},
           "acceptance_rate": sd.acceptance_rate(stats),
           "block_efficiency": sd.block_efficiency(stats),
         },

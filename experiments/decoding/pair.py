@@ -204,16 +204,17 @@ class Pair:
   def drafter(self) -> sd.Drafter | None:
     """What guesses for this target."""
     size = self.target.vocab_size
-    drafter = None
-    if self.config.confidence is not None:
+    if self.draft is None:
+      drafter = None
+    elif self.config.confidence is None:
+      drafter = sd.model_drafter(self.draft, vocab_size=size)
+    else:
       drafter = sd.adaptive_drafter(
         self.draft,
         stops=self.config.stops,
         confidence=self.config.confidence,
         vocab_size=size,
       )
-    elif self.draft is not None:
-      drafter = sd.model_drafter(self.draft, vocab_size=size)
     if self.config.prompt_lookup is None:
       return drafter
     lookup = sd.prompt_lookup_drafter(

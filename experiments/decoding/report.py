@@ -8,7 +8,7 @@ import numpy as np
 
 import specdec_jax as sd
 from experiments import environment
-from experiments.decoding.decode import COUNTERS
+from experiments.decoding.decode import COUNTERS, HISTOGRAMS
 from experiments.decoding.pair import Pair
 from experiments.decoding.task import Task
 from experiments.decoding.timing import Timing
@@ -76,7 +76,7 @@ def make_report(
 def _stats(records) -> sd.SpeculationStats:
   counters: dict[str, Any] = {
     name: np.array([each["statistics"][name] for each in records])
-    for name in (*COUNTERS, "accepted_histogram", "scored_histogram")
+    for name in (*COUNTERS, *HISTOGRAMS)
   }
   return sd.SpeculationStats(**counters)
 

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -167,7 +167,7 @@ class Timing:
   @property
   def guesses(self) -> float:
     """Guesses per round, gamma unless the drafter chooses."""
-    return float(self.scored @ np.arange(self.gamma + 1))
+    return mean_guesses(self.scored)
 
   @property
   def predicted_speedup(self) -> float:
@@ -214,8 +214,21 @@ def round_cost(
   guesses: float, draft_step: float, target_verify: float, draft_first: float
 ) -> float:
   """As `analysis.round_cost`, for a mean number of guesses."""
-  drafting = draft_first + (guesses - 1) * draft_step if guesses else 0.0
-  return target_verify + drafting
+  if not guesses:
+    return target_verify
+  return target_verify + drafting_cost(guesses, draft_step, draft_first)
+
+
+def drafting_cost(
+  guesses: float, draft_step: float, draft_first: float
+) -> float:
+  """What of a round is drafting, where there is any."""
+  return draft_first + (guesses - 1) * draft_step
+
+
+def mean_guesses(scored: Sequence[float] | Float[np.ndarray, "G1"]) -> float:
+  """Guesses per round, from the shares of rounds with so many."""
+  return float(np.dot(scored, np.arange(len(scored))))
 
 
 def predicted_speedup(
@@ -430,11 +443,11 @@ def parts_sampler(
       )
     )
 
-  sizes = [config.gamma] if scored is None else np.flatnonzero(scored).tolist()
-  shares = [1.0] if scored is None else scored[sizes].tolist()
+  found = np.eye(config.gamma + 1)[-1] if scored is None else scored
+  shares = {size: found[size] for size in np.flatnonzero(found).tolist()}
   verify_timers = {
     size: extend(*target, target_start, size + 1)
-    for size in {*sizes, config.gamma}
+    for size in {*shares, config.gamma}
   }
 
   def sample():
@@ -443,7 +456,7 @@ def parts_sampler(
     # The first draft call was timed behind one of these.
     seconds["draft_first"] -= verify[config.gamma]
     seconds["target_verify"] = sum(
-      share * verify[size] for size, share in zip(sizes, shares, strict=True)
+      share * verify[size] for size, share in shares.items()
     )
     return Costs(**seconds)
 

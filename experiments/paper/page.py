@@ -4,10 +4,9 @@ import dataclasses
 import pathlib
 from collections.abc import Callable, Sequence
 
-import matplotlib
 from matplotlib.figure import Figure
 
-from experiments import environment, gin_cli
+from experiments import environment, figures, gin_cli
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +41,7 @@ def write(
   folder.mkdir(parents=True, exist_ok=True)
   parts = [f"# {page.title}", page.text]
   if page.figure is not None:
-    # Neither a date nor random names: the same picture is the same file.
-    with matplotlib.rc_context({"svg.hashsalt": name}):
-      page.figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+    figures.save(page.figure, folder / f"{name}.svg")
     parts.insert(1, f"![{page.title}]({name}.svg)")
   parts += [
     f"Made by\n\n```\n{_command(name, results)}\n```",

@@ -18,11 +18,11 @@ import itertools
 import jax
 import jax.numpy as jnp
 
-from specdec_jax.array_typing import Array, Cache, Float, Int, Key, Params
+from specdec_jax.array_typing import Array, Cache, Float, Key, Params
 from specdec_jax.base import Context, DecoderModel, Draft
-from specdec_jax.drafters.model import Guesses, ModelDrafter, model_drafter
+from specdec_jax.drafters.model import Made, ModelDrafter, model_drafter
 from specdec_jax.keys import uniform_rows
-from specdec_jax.sampling import Sampler
+from specdec_jax.sampling import Sampler, token_log_probs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,30 +51,25 @@ class AdaptiveDrafter(ModelDrafter):
     gamma: int,
   ) -> tuple[Draft, Cache]:
     """Guesses up to `gamma` tokens; see `Drafter.draft`."""
-    sizes = self.sizes(gamma)
     uniform = uniform_rows(keys, gamma).swapaxes(0, 1)
-    logits, cache = self.catch_up(params, context, cache, gamma)
-    token, probs = sampler.draw(uniform[0], logits)
-    guesses = Guesses(token, context.position + context.lengths, cache)
-    tokens, laws = [token[:, None]], [probs[:, None]]
-    log_confidence = _log_probs(logits, token[:, None])
-    goes_on = jnp.ones(token.shape, bool)
+    guesses, first = self.begin(params, context, cache, sampler, uniform)
+    tokens, laws = [first.tokens], [first.probs]
+    log_confidence = _log_confidence(first)
+    goes_on = jnp.ones(guesses.token.shape, bool)
     if context.is_done is not None:
       goes_on = ~context.is_done
-    lengths = jnp.ones_like(token)
+    lengths = jnp.ones_like(guesses.token)
 
     # The first guess is made already.
-    for made, size in itertools.pairwise((1, *sizes)):
-      if made in self.stops:
+    for num_made, size in itertools.pairwise((1, *self.sizes(gamma))):
+      if num_made in self.stops:
         goes_on &= log_confidence >= jnp.log(self.confidence)
 
-      def more(guesses, drawn=uniform[made:size]):
-        guesses, (tokens, laws, logits) = self.go_on(
-          params, guesses, sampler, drawn
-        )
-        return guesses, tokens, laws, _log_probs(logits, tokens)
+      def more(guesses, drawn=uniform[num_made:size]):
+        guesses, made = self.go_on(params, guesses, sampler, drawn)
+        return guesses, made.tokens, made.probs, _log_confidence(made)
 
-      def no_more(guesses, count=size - made):
+      def no_more(guesses, count=size - num_made):
         batch = guesses.token.shape[0]
         return (
           guesses,
@@ -95,13 +90,9 @@ class AdaptiveDrafter(ModelDrafter):
     return draft, guesses.cache
 
 
-def _log_probs(
-  logits: Float[Array, "B Q V"], tokens: Int[Array, "B Q"]
-) -> Float[Array, "B"]:
-  """The log probability of tokens under the model's own law, at T = 1."""
-  log_probs = jax.nn.log_softmax(logits.astype(jnp.float32))
-  chosen = jnp.take_along_axis(log_probs, tokens[..., None], axis=-1)
-  return jnp.sum(chosen[..., 0], axis=1)
+def _log_confidence(made: Made) -> Float[Array, "B"]:
+  """The log probability that a model gave its guesses, at temperature 1."""
+  return jnp.sum(token_log_probs(made.logits, made.tokens), axis=1)
 
 
 def adaptive_drafter(

@@ -38,6 +38,20 @@ class Guesses(NamedTuple):
   cache: Cache
 
 
+class Made(NamedTuple):
+  """Some guesses.
+
+  Attributes:
+    tokens: int32[B, G].
+    probs: float32[B, G, V], the laws that they were drawn from.
+    logits: float32[B, G, V], what those laws were made of.
+  """
+
+  tokens: Int[Array, "B G"]
+  probs: Float[Array, "B G V"]
+  logits: Float[Array, "B G V"]
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelDrafter:
   """Draws guesses from a model, one after the other.
@@ -92,28 +106,30 @@ class ModelDrafter:
   ) -> tuple[Draft, Cache]:
     """Guesses in a scan of `gamma` calls; see `Drafter.draft`."""
     uniform = uniform_rows(keys, gamma).swapaxes(0, 1)
-    logits, cache = self.catch_up(params, context, cache, gamma)
-    token, probs = sampler.draw(uniform[0], logits)
-    guesses = Guesses(token, context.position + context.lengths, cache)
-    guesses, (tokens, laws, _) = self.go_on(
-      params, guesses, sampler, uniform[1:]
-    )
+    guesses, first = self.begin(params, context, cache, sampler, uniform)
+    guesses, others = self.go_on(params, guesses, sampler, uniform[1:])
     return (
       Draft(
-        jnp.concatenate([token[:, None], tokens], axis=1),
-        jnp.concatenate([probs[:, None], laws], axis=1),
+        jnp.concatenate([first.tokens, others.tokens], axis=1),
+        jnp.concatenate([first.probs, others.probs], axis=1),
       ),
       guesses.cache,
     )
 
-  def catch_up(
-    self, params: Params, context: Context, cache: Cache, gamma: int
-  ) -> tuple[Float[Array, "B 1 V"], Cache]:
-    """Feeds what the cache lacks.
+  def begin(
+    self,
+    params: Params,
+    context: Context,
+    cache: Cache,
+    sampler: Sampler,
+    uniform: Float[Array, "G B"],
+  ) -> tuple[Guesses, Made]:
+    """Feeds what the cache lacks, and makes the first of the round's guesses.
 
     Returns:
-      Logits of the first guess, and the cache.
+      What to go on from, and the guess.
     """
+    gamma = len(uniform)
     # In the first round there is one committed token: what is fed beyond it is
     # filler, whose entries later calls overwrite.
     fed = (gamma + 1 if self.rereads else 2) if jax.tree.leaves(cache) else 1
@@ -123,7 +139,12 @@ class ModelDrafter:
     )
     logits, cache = self.score(params, tokens, context.position + start, cache)
     last = (context.lengths - 1 - start)[:, None, None]
-    return jnp.take_along_axis(logits, last, axis=1), cache
+    logits = jnp.take_along_axis(logits, last, axis=1)
+    token, probs = sampler.draw(uniform[0], logits)
+    return (
+      Guesses(token, context.position + context.lengths, cache),
+      Made(token[:, None], probs[:, None], logits),
+    )
 
   def go_on(
     self,
@@ -131,14 +152,11 @@ class ModelDrafter:
     guesses: Guesses,
     sampler: Sampler,
     uniform: Float[Array, "G B"],
-  ) -> tuple[
-    Guesses,
-    tuple[Int[Array, "B G"], Float[Array, "B G V"], Float[Array, "B G V"]],
-  ]:
+  ) -> tuple[Guesses, Made]:
     """Guesses a token per row of `uniform`, after those that there are.
 
     Returns:
-      What to go on from, and the tokens, their laws, and the logits of these.
+      What to go on from, and the guesses.
     """
 
     def step(guesses, uniform):
@@ -147,7 +165,7 @@ class ModelDrafter:
       )
       token, probs = sampler.draw(uniform, logits)
       guesses = Guesses(token, guesses.position + 1, cache)
-      return guesses, (token, probs, logits[:, 0])
+      return guesses, Made(token, probs, logits[:, 0])
 
     guesses, made = jax.lax.scan(step, guesses, uniform)
     return guesses, jax.tree.map(lambda x: x.swapaxes(0, 1), made)

@@ -14,7 +14,13 @@ from specdec_jax.drafters import adaptive
 from specdec_jax.sampling import Sampler
 from specdec_jax.verification import apply_block_rule, apply_rule
 from tests import toy
-from tests.enumeration import drawn_law, outcomes
+from tests.enumeration import (
+  drawn_law,
+  law_after,
+  law_of_rounds,
+  outcomes,
+  written_law,
+)
 
 GAMMA, STOPS, VOCAB, EOS, BUDGET = 3, (1, 2), 4, 1, 3
 PAIR = toy.table_pair(VOCAB, sources=1, seed=2, apart=0.7)
@@ -109,38 +115,29 @@ def round_law(rule, prefix, top_k, *, dropped):
   )
   law = outcomes(rule, PATHS, np.asarray(draft.probs), p[contexts], lengths)
   ends = collections.Counter()
-  for row, kept, word in np.argwhere(law > 0):
-    if weights[row] == 0:
-      continue
-    new = [*PATHS[row, :kept].tolist(), int(word)]
-    if EOS in new:
-      new = new[: new.index(EOS) + 1]
-    mass = weights[row] * law[row, kept, word]
-    ends[(*prefix, *new)[:BUDGET]] += mass
+  for path, outcome, weight in zip(PATHS, law, weights, strict=True):
+    left = law_after(prefix, path, weight * outcome, eos_id=EOS, budget=BUDGET)
+    ends.update(left)
   return ends, set(lengths[weights > 0].tolist())
 
 
 def distance(rule, top_k, *, dropped=False):
   """Total variation of the emitted law from the target's, and all lengths."""
-  live, law, lengths = {(): 1.0}, collections.Counter(), set()
-  while live:
-    prefix = min(live, key=len)
-    mass = live.pop(prefix)
+  lengths = set()
+
+  def after(prefix):
     ends, found = round_law(rule, prefix, top_k, dropped=dropped)
-    lengths |= found
-    for end, share in ends.items():
-      into = law if EOS in end or len(end) == BUDGET else live
-      into[end] = into.get(end, 0.0) + mass * share
-  exact, expected = drawn_law(laws_of("target_params", top_k)), {(): 1.0}
-  for _ in range(BUDGET):
-    for prefix in [each for each in expected if EOS not in each]:
-      mass = expected.pop(prefix)
-      row = exact[PAIR.target.context((0, *prefix))]
-      for word in np.flatnonzero(row):
-        expected[(*prefix, int(word))] = mass * row[word]
+    lengths.update(found)
+    return ends
+
+  law = law_of_rounds(after, eos_id=EOS, budget=BUDGET)
+  exact = drawn_law(laws_of("target_params", top_k))
+  expected = written_law(PAIR.target, exact, eos_id=EOS, budget=BUDGET)
   every = law.keys() | expected.keys()
-  variation = sum(abs(law[each] - expected.get(each, 0)) for each in every) / 2
-  return variation, lengths
+  variation = sum(
+    abs(law.get(each, 0) - expected.get(each, 0)) for each in every
+  )
+  return variation / 2, lengths
 
 
 @pytest.mark.parametrize("rule", [apply_rule, apply_block_rule])

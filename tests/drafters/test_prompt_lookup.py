@@ -1,6 +1,5 @@
 """What is copied, by hand; then that copying changes no law."""
 
-import collections
 import dataclasses
 import functools
 
@@ -13,7 +12,13 @@ import specdec_jax as sd
 from specdec_jax.sampling import Sampler
 from specdec_jax.verification import apply_block_rule, apply_rule
 from tests import toy
-from tests.enumeration import drawn_law, outcomes
+from tests.enumeration import (
+  drawn_law,
+  law_after,
+  law_of_rounds,
+  outcomes,
+  written_law,
+)
 
 GAMMA = 4
 WIDTH = 12
@@ -161,34 +166,14 @@ def test_the_law_is_the_targets(rule, top_k):
       p[contexts][None],
       np.asarray(draft.lengths),
     )[0]
-    ends = collections.Counter()
-    for kept, word in np.argwhere(law > 0):
-      new = [*tokens[0, :kept].tolist(), int(word)]
-      if eos in new:
-        new = new[: new.index(eos) + 1]
-      ends[(*prefix, *new)[:budget]] += law[kept, word]
-    return ends, int(draft.lengths[0])
+    lengths.add(int(draft.lengths[0]))
+    return law_after(prefix, tokens[0], law, eos_id=eos, budget=budget)
 
-  live, law, lengths = {(): 1.0}, collections.Counter(), set()
-  while live:
-    prefix = min(live, key=len)
-    mass = live.pop(prefix)
-    ends, length = after(prefix)
-    lengths.add(length)
-    for end, share in ends.items():
-      done = eos in end or len(end) == budget
-      into = law if done else live
-      into[end] = into.get(end, 0.0) + mass * share
+  lengths = set()
+  law = law_of_rounds(after, eos_id=eos, budget=budget)
   assert lengths == {0, 1, 2}  # All kinds of rounds.
 
-  exact = drawn_law(p)
-  expected = {(): 1.0}
-  for _ in range(budget):
-    for prefix in [each for each in expected if eos not in each]:
-      mass = expected.pop(prefix)
-      row = exact[PAIR.target.context((0, *prefix))]
-      for word in np.flatnonzero(row):
-        expected[(*prefix, int(word))] = mass * row[word]
+  expected = written_law(PAIR.target, drawn_law(p), eos_id=eos, budget=budget)
   assert law.keys() == expected.keys()
   assert sum(abs(law[each] - expected[each]) for each in law) / 2 < 1e-6
 

@@ -34,6 +34,18 @@ def task(tmp_path):
 
 
 @pytest.fixture
+def task_by_origin(tmp_path):
+  """The same texts, of two kinds in turns."""
+  path = tmp_path / "texts.tsv"
+  path.write_text(
+    "".join(
+      f"{text}\t{'ab'[i % 2]}:x\n" for i, text in enumerate(tiny_pair.TEXTS)
+    )
+  )
+  return Task("texts", str(path), column=0, origin=1)
+
+
+@pytest.fixture
 def settings(pair_config, task, tmp_path):
   """Arguments of `generate.run`; compiled for once per session."""
   return {

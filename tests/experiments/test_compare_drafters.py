@@ -7,25 +7,19 @@ import pytest
 
 from experiments import compare_drafters, measure_speed
 from experiments.decoding import timing
-from experiments.decoding.task import Task
 from experiments.records import read_records
-from tests.experiments.tiny_pair import TEXTS
 
 
 @pytest.fixture
-def lines(pair_config, tmp_path, monkeypatch):
+def lines(pair_config, task_by_origin, tmp_path, monkeypatch):
   """What a run returns, and what it timed."""
   monkeypatch.setattr(timing, "_SAMPLE_SECONDS", 0.0)
-  path = tmp_path / "texts.tsv"
-  path.write_text(
-    "".join(f"{text}\t{'ab'[i % 2]}:x\n" for i, text in enumerate(TEXTS))
-  )
   best = compare_drafters.run(
     drafts={
       "model": pair_config,
       "copies": dataclasses.replace(pair_config, draft=None, prompt_lookup=1),
     },
-    task=Task("texts", str(path), column=0, origin=1),
+    task=task_by_origin,
     output_dir=str(tmp_path / "out"),
     max_input_length=32,
     max_new_tokens=8,

@@ -19,20 +19,16 @@ def read(folder):
 
 
 @pytest.fixture
-def arguments(pair_config, tmp_path, monkeypatch):
+def arguments(pair_config, task_by_origin, tmp_path, monkeypatch):
   """Two drafts: the pair's own, and the target itself."""
   # A part is timed by two calls.
   monkeypatch.setattr(timing, "_SAMPLE_SECONDS", 0.0)
-  path = tmp_path / "texts.tsv"
-  path.write_text(
-    "".join(f"{text}\t{'ab'[i % 2]}:x\n" for i, text in enumerate(TEXTS))
-  )
   return {
     "drafts": {
       "near": pair_config,
       "same": dataclasses.replace(pair_config, draft=pair_config.target),
     },
-    "task": Task("texts", str(path), column=0, origin=1),
+    "task": task_by_origin,
     "output_dir": str(tmp_path / "out"),
     "max_input_length": 32,
     "max_new_tokens": 12,
