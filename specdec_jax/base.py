@@ -57,7 +57,7 @@ class DecoderModel(Protocol):
 
     Args:
       params: The model's parameters.
-      inputs: int32[B, S], padded with 0.
+      inputs: int32[B, S], padded with 0, or with what the model says.
       length: How many positions from `Prefill.position` on the decoder will
         write to; the cache must hold them.
     """

@@ -77,3 +77,29 @@ class KVCache:
         value, mode="drop", unique_indices=True
       ),
     )
+
+  def write_aligned(
+    self,
+    key: Float[Array, "B Q H K"],
+    value: Float[Array, "B Q H K"],
+    position: Int[Array, ""],
+  ) -> "KVCache":
+    """Returns the buffer with the same Q entries of every row overwritten.
+
+    One slice, where `write` scatters.
+
+    Args:
+      key: [B, Q, H, K], for the slots `position .. position + Q - 1`.
+      value: [B, Q, H, K].
+      position: int32[], at most L - Q: JAX would move what lies beyond the
+        buffer's end onto the entries before it.
+    """
+    new = KVCache.of_sequence(
+      key.astype(self.key.dtype), value.astype(self.value.dtype)
+    )
+    return KVCache(
+      jax.lax.dynamic_update_slice_in_dim(self.key, new.key, position, axis=3),
+      jax.lax.dynamic_update_slice_in_dim(
+        self.value, new.value, position, axis=2
+      ),
+    )

@@ -110,7 +110,7 @@ def param_shardings(
 
   Args:
     mesh: From `make_mesh`, or only its shape.
-    model: What has `logical_axes` and `param_shapes`: T5 or LM.
+    model: What has `logical_axes` and `param_shapes`: T5, LM or Llama.
     replicate: Whether every device holds all parameters, instead of its part.
 
   Raises:

@@ -350,7 +350,8 @@ def speculative_generate(
   Args:
     key: A typed key, from which each row's is derived by its index; or one
       per row, which makes a row independent of its place in the batch.
-    inputs: int32[B, S], padded with 0 (encoder inputs, or prompts).
+    inputs: int32[B, S], padded with 0 (encoder inputs, or prompts), or with
+      what the target says.
     target: The model to decode as.
     target_params: Its parameters.
     drafter: What guesses, for example `model_drafter(draft)`; may be None if

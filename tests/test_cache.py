@@ -301,6 +301,17 @@ def test_writes_past_the_end_are_dropped(position, written):
   np.testing.assert_array_equal(value, -expected)
 
 
+@pytest.mark.parametrize("position", [0, 3])
+def test_an_aligned_write_is_the_write_at_one_position(position):
+  cache = KVCache(jnp.full((2, 4, 3, 5), 7.0), jnp.full((2, 4, 5, 3), 8.0))
+  key, value = jax.random.normal(jax.random.key(2), (2, 2, 2, 4, 3))
+  jax.tree.map(
+    np.testing.assert_array_equal,
+    cache.write_aligned(key, value, jnp.int32(position)),
+    cache.write(key, value, jnp.full(2, position)),
+  )
+
+
 @dataclasses.dataclass(frozen=True)
 class GuardedModel(toy.TableModel):
   """A table that remembers the farthest slot written, and its capacity."""

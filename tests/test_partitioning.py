@@ -28,6 +28,17 @@ CONFIGS = {
       mlp_dim=16,
     )
   ),
+  "llama": lm.llama.LlamaModel(
+    lm.llama.LlamaConfig(
+      vocab_size=16,
+      emb_dim=8,
+      num_heads=4,
+      num_key_value_heads=2,
+      num_layers=1,
+      head_dim=4,
+      mlp_dim=16,
+    )
+  ),
 }
 
 
@@ -51,8 +62,11 @@ def test_each_parameter_has_a_place(name):
   assert attention["out"]["kernel"].spec == PartitionSpec("model", None)
   norm = found["decoder"]["decoder_norm"]["scale"]
   assert norm.spec == PartitionSpec(None)
-  bias = found["decoder"]["relpos_bias"]["rel_embedding"]
-  assert bias.spec == PartitionSpec("model", None)
+  if name == "llama":
+    assert attention["key"]["kernel"].spec == PartitionSpec(None, "model")
+  else:
+    bias = found["decoder"]["relpos_bias"]["rel_embedding"]
+    assert bias.spec == PartitionSpec("model", None)
 
 
 def test_a_dimension_that_cannot_be_cut_is_named():

@@ -28,11 +28,13 @@ class PromptLookupDrafter:
     vocab_size: The target's.
     max_ngram: The longest match that counts for more than a shorter one.
     min_ngram: The shortest match that is copied from.
+    pad_id: What fills up the inputs' rows.
   """
 
   vocab_size: int
   max_ngram: int = 8
   min_ngram: int = 1
+  pad_id: int = 0
 
   def sizes(self, gamma: int) -> tuple[int, ...]:
     """None or gamma; see `Drafter.sizes`."""
@@ -62,7 +64,7 @@ class PromptLookupDrafter:
     del params, keys, sampler
     inputs = cache
     index = jnp.arange(inputs.shape[1])
-    num_inputs = jnp.max(jnp.where(inputs != 0, index + 1, 0), axis=1)
+    num_inputs = jnp.max(jnp.where(inputs != self.pad_id, index + 1, 0), axis=1)
     texts = ((inputs, num_inputs), (context.tokens, context.lengths))
     matched = jnp.concatenate(
       [self._matched(context, *text) for text in texts], axis=1
@@ -117,7 +119,7 @@ class PromptLookupDrafter:
 
 
 def prompt_lookup_drafter(
-  vocab_size: int, *, max_ngram: int = 8, min_ngram: int = 1
+  vocab_size: int, *, max_ngram: int = 8, min_ngram: int = 1, pad_id: int = 0
 ) -> PromptLookupDrafter:
   """Makes a drafter that copies; its `draft_params` are None.
 
@@ -125,23 +127,26 @@ def prompt_lookup_drafter(
     vocab_size: The target's vocabulary size, padding included.
     max_ngram: Matches are compared up to this many tokens.
     min_ngram: Shorter matches are not copied from.
+    pad_id: What the target's inputs are filled up with (a Llama's
+      `config.pad_id`).
 
   Raises:
     TypeError: If a number is no integer.
     ValueError: If one is out of range.
   """
-  for name, value in (
-    ("vocab_size", vocab_size),
-    ("max_ngram", max_ngram),
-    ("min_ngram", min_ngram),
+  for name, value, least in (
+    ("vocab_size", vocab_size, 1),
+    ("max_ngram", max_ngram, 1),
+    ("min_ngram", min_ngram, 1),
+    ("pad_id", pad_id, 0),
   ):
     if isinstance(value, bool) or not isinstance(value, int):
       raise TypeError(f"{name} is {value!r}; it must be an integer.")
-    if value < 1:
-      raise ValueError(f"{name} is {value}; it must be at least 1.")
+    if value < least:
+      raise ValueError(f"{name} is {value}; it must be at least {least}.")
   if min_ngram > max_ngram:
     raise ValueError(
       f"min_ngram is {min_ngram} and max_ngram {max_ngram}: no match could be"
       " long enough; set min_ngram to max_ngram or less."
     )
-  return PromptLookupDrafter(vocab_size, max_ngram, min_ngram)
+  return PromptLookupDrafter(vocab_size, max_ngram, min_ngram, pad_id)

@@ -12,11 +12,11 @@ a matrix, as the sizes that the paper gives demand: 97.5M and 5.8M.
 import dataclasses
 from typing import ClassVar
 
-from specdec_jax.t5.config import StackConfig
+from specdec_jax.t5.config import RelativeBiasConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class LMConfig(StackConfig):
+class LMConfig(RelativeBiasConfig):
   """A decoder-only model's shape; names as in T5X's `TransformerConfig`.
 
   Attributes:

@@ -32,8 +32,6 @@ class StackConfig:
   mlp_dim: int
   mlp_activations: tuple[str, ...]
   logits_via_embedding: bool
-  relative_attention_num_buckets: int
-  relative_attention_max_distance: int
   dropout_rate: float
   dtype: str
 
@@ -57,7 +55,15 @@ class StackConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class T5Config(StackConfig):
+class RelativeBiasConfig(StackConfig):
+  """What a layer knows whose attention has T5's relative position biases."""
+
+  relative_attention_num_buckets: int
+  relative_attention_max_distance: int
+
+
+@dataclasses.dataclass(frozen=True)
+class T5Config(RelativeBiasConfig):
   """An encoder-decoder's shape; names as in T5X's `T5Config`.
 
   Attributes:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from specdec_jax.array_typing import Array, Float, Int
 from specdec_jax.kv_cache import KVCache
 from specdec_jax.t5 import blocked, matmul
-from specdec_jax.t5.config import StackConfig
+from specdec_jax.t5.config import RelativeBiasConfig, StackConfig
 
 _kernel_init = nn.initializers.variance_scaling(
   1.0, "fan_in", "truncated_normal"
@@ -40,7 +40,7 @@ class Dense(nn.Module):
   @nn.compact
   def __call__(self, x: Float[Array, "*B i"]) -> Float[Array, "*B o"]:
     if self.has_variable("params", blocked.BLOCKS):
-      return _product(self, x, blocked.BLOCKS, self.dtype)
+      return product(self, x, blocked.BLOCKS, self.dtype)
 
     def init(key, shape, dtype=jnp.float32):
       return self.init_scale * _kernel_init(key, shape, dtype)
@@ -53,10 +53,10 @@ class Dense(nn.Module):
     return matmul.dot(x.astype(self.dtype), kernel.astype(self.dtype))
 
 
-def _product(
+def product(
   module: nn.Module, x: Float[Array, "*B i"], name: str, dtype: str
 ) -> Float[Array, "*B o"]:
-  """The product with a module's blocks."""
+  """Returns the product with the blocks of that name in a module's scope."""
   blocks = module.get_variable("params", name)
   return blocked.product(x.astype(dtype), blocks.astype(dtype))
 
@@ -90,7 +90,7 @@ class MlpBlock(nn.Module):
     config = self.config
     names = config.mlp_activations
     if self.has_variable("params", blocked.INPUTS):
-      inputs = _product(self, x, blocked.INPUTS, config.dtype)
+      inputs = product(self, x, blocked.INPUTS, config.dtype)
       inputs = jnp.split(inputs, len(names), axis=-1)
     else:
       inputs = [
@@ -187,7 +187,7 @@ class Attention(nn.Module):
 
   def _query_key_value(self, x: Float[Array, "B T D"]):
     if self.has_variable("params", blocked.QUERY_KEY_VALUE):
-      y = _product(self, x, blocked.QUERY_KEY_VALUE, self.config.dtype)
+      y = product(self, x, blocked.QUERY_KEY_VALUE, self.config.dtype)
       return jnp.split(y, 3, axis=-1)
     return self.query(x), self.key(x), self.value(x)
 
@@ -221,7 +221,7 @@ class Attention(nn.Module):
 class RelativeBiasTable(nn.Module):
   """A bias per head and bucket of distances."""
 
-  config: StackConfig
+  config: RelativeBiasConfig
 
   @nn.compact
   def __call__(self) -> Float[Array, "H buckets"]:
@@ -236,9 +236,16 @@ class RelativeBiasTable(nn.Module):
 
 
 class Embed(nn.Module):
-  """The token embedding, which encoder and decoder share."""
+  """The token embedding, which encoder and decoder share.
+
+  Attributes:
+    config: The model's.
+    logits_scale: Factor on the logits of `attend`; None for T5's, emb_dim **
+      -0.5.
+  """
 
   config: StackConfig
+  logits_scale: float | None = None
 
   def setup(self):
     self.embedding = self.param(
@@ -252,7 +259,8 @@ class Embed(nn.Module):
 
   def attend(self, y: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
     """Logits against the embedding, scaled; float32."""
-    y = y * self.config.emb_dim**-0.5
+    scale = self.logits_scale
+    y = y * (self.config.emb_dim**-0.5 if scale is None else scale)
     return jnp.einsum(
       "btd,vd->btv",
       y,
@@ -269,7 +277,7 @@ class LogitsDense(nn.Module):
   @nn.compact
   def __call__(self, y: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
     if self.has_variable("params", blocked.BLOCKS):
-      y = _product(self, y, blocked.BLOCKS, self.config.dtype)
+      y = product(self, y, blocked.BLOCKS, self.config.dtype)
       return y.astype(jnp.float32)
     kernel = self.param(
       "kernel",

@@ -3,11 +3,31 @@
 import functools
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 PAD_ID = 0
 EOS_ID = 1
 UNK_ID = 2
+
+
+@runtime_checkable
+class Tokens(Protocol):
+  """What ids stand for.
+
+  Attributes:
+    path: Where it was read from.
+    vocab_size: Number of ids.
+    pieces: All tokens in order of their ids.
+  """
+
+  @property
+  def path(self) -> str: ...
+
+  @property
+  def vocab_size(self) -> int: ...
+
+  @property
+  def pieces(self) -> tuple[str | None, ...]: ...
 
 
 class SentencePieceVocabulary:
@@ -125,10 +145,12 @@ def check_model_size(
     )
 
 
-def check_same_tokens(
-  target: SentencePieceVocabulary, draft: SentencePieceVocabulary
-) -> None:
+def check_same_tokens(target: Tokens, draft: Tokens) -> None:
   """Checks that target and draft mean the same by each id.
+
+  Args:
+    target: The target's tokens, of a `SentencePieceVocabulary` or another.
+    draft: The draft's.
 
   Raises:
     ValueError: If the two vocabularies differ.

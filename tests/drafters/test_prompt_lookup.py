@@ -75,6 +75,7 @@ def test_of_equal_matches_the_sources_is_taken():
 def test_guesses_end_where_the_text_does():
   assert guesses([3, 4, 1], [0, 4]) == [1]
   assert guesses([3, 4, 1, 0, 0, 0], [0, 4]) == [1]
+  assert guesses([3, 4, 0, 9, 9], [7, 4], pad_id=9) == [0]
   # The source's last token has no follower; neither has padding.
   assert guesses([3, 4, 5], [0, 5]) == []
   assert guesses([3, 4, 0, 0, 0], [0, 0]) == [0]  # Of the written alone.
@@ -222,6 +223,7 @@ def test_where_no_row_has_a_guess_the_step_is_a_plain_one():
     ({"max_ngram": 0}, ValueError, "max_ngram is 0"),
     ({"min_ngram": 2.0}, TypeError, r"min_ngram is 2\.0; it must be an int"),
     ({"min_ngram": 9}, ValueError, "min_ngram is 9 and max_ngram 8"),
+    ({"pad_id": -1}, ValueError, "pad_id is -1; it must be at least 0"),
   ],
 )
 def test_what_cannot_be_is_refused(options, error, message):

@@ -44,6 +44,17 @@ MODELS = {
       num_layers=2,
     )
   ),
+  "llama": lm.llama.LlamaModel(
+    lm.llama.LlamaConfig(
+      vocab_size=192,
+      emb_dim=32,
+      num_heads=4,
+      num_key_value_heads=2,
+      head_dim=32,
+      mlp_dim=64,
+      num_layers=2,
+    )
+  ),
 }
 
 
@@ -100,7 +111,7 @@ def test_all_functions_of_a_model_are_the_same(name, any_size):
     last, _ = model.extend(
       params, tokens[:, :1], prefill.position, prefill.cache
     )
-    if isinstance(model, lm.LMModel):
+    if not isinstance(model, t5.T5Model):
       return logits, last, model.decode(params, tokens)
     encoded = model.encode(params, inputs)
     return logits, last, model.decode(params, encoded, inputs, tokens)

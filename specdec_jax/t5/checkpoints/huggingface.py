@@ -1,23 +1,21 @@
 """Hugging Face folders: config.json beside safetensors (or flax) weights."""
 
-import functools
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from specdec_jax.t5.checkpoints import safetensors_folder
 from specdec_jax.t5.checkpoints.huggingface_config import parse_config
 from specdec_jax.t5.checkpoints.stored import (
   Checkpoint,
   StoredArray,
   damaged,
-  read_json,
+  equal,
 )
 from specdec_jax.t5.config import T5Config
 
-_ONE_FILE = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
 _FLAX = "flax_model.msgpack"
 
 _EMBEDDING = "shared.weight"
@@ -120,64 +118,14 @@ def _in_block(config: T5Config, match: re.Match[str], name: str) -> str:
 
 
 def _open_weights(path: Any) -> dict[str, StoredArray]:
-  if (path / _ONE_FILE).exists():
-    return _open_safetensors(path / _ONE_FILE)
-  if (path / _INDEX).exists():
-    return _open_shards(path)
+  arrays = safetensors_folder.open_arrays(path)
+  if arrays is not None:
+    return arrays
   if (path / _FLAX).exists():
     return _open_flax(path / _FLAX)
-  found = sorted(child.name for child in path.iterdir())
-  raise ValueError(
-    f"{path} holds no {_ONE_FILE}, {_INDEX} or {_FLAX}, only {found}."
-    " PyTorch and TensorFlow files are not read. Convert the folder once,"
-    " with transformers: AutoModelForSeq2SeqLM.from_pretrained(folder)"
-    ".save_pretrained(new_folder)."
+  raise safetensors_folder.nothing_to_read(
+    path, "AutoModelForSeq2SeqLM", or_else=_FLAX
   )
-
-
-def _open_shards(path: Any) -> dict[str, StoredArray]:
-  file = path / _INDEX
-  shard_of = read_json(file).get("weight_map")
-  if not isinstance(shard_of, dict):
-    raise damaged(file, ValueError("it has no weight_map"))
-  shards = {}
-  for shard in sorted(set(shard_of.values())):
-    if not (path / shard).exists():
-      raise ValueError(
-        f"{path} lacks the shard {shard} that {_INDEX} names; download it."
-      )
-    shards[shard] = _open_safetensors(path / shard)
-  for name, shard in shard_of.items():
-    if name not in shards[shard]:
-      raise ValueError(
-        f"{path / shard} lacks {name}, which {_INDEX} says it holds; index"
-        " and shards are of different checkpoints. Download both again."
-      )
-  # All that the shards hold, in the index or not, for the check to see.
-  return {
-    name: array for each in shards.values() for name, array in each.items()
-  }
-
-
-def _open_safetensors(file: Any) -> dict[str, StoredArray]:
-  import safetensors
-
-  if "://" in str(file):
-    raise ValueError(
-      f"{file}: safetensors are read from local disks only. Copy the folder"
-      " here, or `t5.save` it once and load that from gs://."
-    )
-  try:
-    handle = safetensors.safe_open(str(file), "np")
-  except (safetensors.SafetensorError, OSError) as error:
-    raise damaged(file, error) from error
-  return {
-    name: StoredArray(
-      tuple(handle.get_slice(name).get_shape()),
-      functools.partial(handle.get_tensor, name),
-    )
-    for name in handle.keys()  # noqa: SIM118, it is no dictionary.
-  }
 
 
 def _open_flax(file: Any) -> dict[str, StoredArray]:
@@ -209,7 +157,7 @@ def _merge_embeddings(path: Any, arrays: dict[str, StoredArray]) -> None:
       continue
     if _EMBEDDING not in arrays:
       arrays[_EMBEDDING] = arrays[copy]
-    elif not _equal(arrays[_EMBEDDING], arrays[copy]):
+    elif not equal(arrays[_EMBEDDING], arrays[copy]):
       raise ValueError(
         f"{path} holds {copy} and {_EMBEDDING} with different values; T5"
         " has one embedding. Remove the wrong one."
@@ -221,9 +169,7 @@ def _check_lm_head(
   path: Any, arrays: dict[str, StoredArray], config: T5Config
 ) -> None:
   if config.logits_via_embedding and _LM_HEAD in arrays:
-    if _EMBEDDING in arrays and not _equal(
-      arrays[_LM_HEAD], arrays[_EMBEDDING]
-    ):
+    if _EMBEDDING in arrays and not equal(arrays[_LM_HEAD], arrays[_EMBEDDING]):
       raise ValueError(
         f"{path} holds an {_LM_HEAD} that differs from {_EMBEDDING}, while"
         " its config.json says that logits use the embedding. For T5 1.1,"
@@ -231,7 +177,3 @@ def _check_lm_head(
         f" config.json; for T5 1.0 remove {_LM_HEAD}."
       )
     del arrays[_LM_HEAD]
-
-
-def _equal(one: StoredArray, other: StoredArray) -> bool:
-  return one.shape == other.shape and np.array_equal(one.read(), other.read())

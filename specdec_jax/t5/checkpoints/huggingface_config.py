@@ -38,12 +38,7 @@ def parse_config(file: Any, contents: dict[str, Any]) -> T5Config:
     )
 
   def size(name: str) -> int:
-    if not isinstance(contents.get(name), int):
-      raise ValueError(
-        f"{file} has {name}={contents.get(name)!r}; it must be an integer."
-        " Take the config.json of the checkpoint's origin."
-      )
-    return contents[name]
+    return read_size(file, contents, name)
 
   epsilon = contents.get("layer_norm_epsilon", _EPSILON)
   if epsilon != _EPSILON:
@@ -85,3 +80,22 @@ def parse_config(file: Any, contents: dict[str, Any]) -> T5Config:
     ),
     dropout_rate=contents.get("dropout_rate", 0.1),
   )
+
+
+def read_size(file: Any, contents: dict[str, Any], name: str) -> int:
+  """Returns a size that a config.json must have.
+
+  Args:
+    file: Its path, for messages.
+    contents: The JSON object.
+    name: The size's key.
+
+  Raises:
+    ValueError: If it is missing, or no integer.
+  """
+  if not isinstance(contents.get(name), int):
+    raise ValueError(
+      f"{file} has {name}={contents.get(name)!r}; it must be an integer."
+      " Take the config.json of the checkpoint's origin."
+    )
+  return contents[name]

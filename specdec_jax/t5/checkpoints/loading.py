@@ -18,7 +18,7 @@ from specdec_jax.t5.model import T5Model
 
 _Model = TypeVar("_Model", bound=FlaxModel)
 
-_NOT_COMPARED = ("dtype", "dropout_rate")
+_NOT_COMPARED = ("dtype", "dropout_rate", "pad_id")
 """Fields of a config that are no property of the weights."""
 
 
@@ -83,7 +83,7 @@ def load_kind(
   if dtype is None:
     dtype = name.dtype if isinstance(name, config_type) else "float32"
   dtype = check_dtype(dtype)
-  checkpoint = open_folder(_folder(path))
+  checkpoint = open_folder(existing_folder(path))
   config = _agreed_config(name, given, checkpoint)
   model = model_type(dataclasses.replace(config, dtype=dtype))
   return model, assemble(model, checkpoint)
@@ -127,8 +127,16 @@ def _agreed_config(
   return given
 
 
-def _folder(path: Any) -> Any:
-  """Returns an `epath.Path` at which there is a folder."""
+def existing_folder(path: Any) -> Any:
+  """Returns an `epath.Path` at which there is a folder.
+
+  Args:
+    path: A local path or gs://.
+
+  Raises:
+    FileNotFoundError: If there is nothing.
+    ValueError: If it is a file.
+  """
   from etils import epath
 
   path = epath.Path(path).expanduser()

@@ -69,3 +69,8 @@ def read_json(path: Any) -> dict[str, Any]:
   except ValueError as error:
     raise damaged(path, error) from error
   return contents
+
+
+def equal(one: StoredArray, other: StoredArray) -> bool:
+  """Whether two arrays hold the same; reads both."""
+  return one.shape == other.shape and np.array_equal(one.read(), other.read())
