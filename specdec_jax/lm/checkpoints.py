@@ -48,6 +48,7 @@ def _open(path: Any) -> Checkpoint:
     found = sorted(child.name for child in path.iterdir())
     raise ValueError(
       f"{path} holds no checkpoint of lm.save: no {ours.CONFIG} of ours. It"
-      f" holds {found[:8] if found else 'nothing'}."
+      f" holds {found[:8] if found else 'nothing'}. Hugging Face's Llama is"
+      " read by lm.llama.load."
     )
   return ours.open_ours(path, contents, LMConfig)

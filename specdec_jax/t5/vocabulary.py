@@ -1,33 +1,32 @@
 """T5's vocabulary: a SentencePiece model, read as seqio reads it."""
 
+import dataclasses
 import functools
 import struct
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 PAD_ID = 0
 EOS_ID = 1
 UNK_ID = 2
 
 
-@runtime_checkable
-class Tokens(Protocol):
-  """What ids stand for.
+@dataclasses.dataclass(frozen=True)
+class Tokens:
+  """What ids stand for, where nothing need be encoded.
 
   Attributes:
-    path: Where it was read from.
-    vocab_size: Number of ids.
-    pieces: All tokens in order of their ids.
+    path: The file that tells.
+    pieces: All tokens in order of their ids; None where an id has none.
   """
 
-  @property
-  def path(self) -> str: ...
+  path: str
+  pieces: tuple[str | None, ...]
 
   @property
-  def vocab_size(self) -> int: ...
-
-  @property
-  def pieces(self) -> tuple[str | None, ...]: ...
+  def vocab_size(self) -> int:
+    """Number of ids; a model may have more, as padding."""
+    return len(self.pieces)
 
 
 class SentencePieceVocabulary:
@@ -145,12 +144,15 @@ def check_model_size(
     )
 
 
-def check_same_tokens(target: Tokens, draft: Tokens) -> None:
+def check_same_tokens(
+  target: SentencePieceVocabulary | Tokens,
+  draft: SentencePieceVocabulary | Tokens,
+) -> None:
   """Checks that target and draft mean the same by each id.
 
   Args:
-    target: The target's tokens, of a `SentencePieceVocabulary` or another.
-    draft: The draft's.
+    target: What the target's ids stand for.
+    draft: What the draft's do.
 
   Raises:
     ValueError: If the two vocabularies differ.

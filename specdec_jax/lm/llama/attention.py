@@ -26,10 +26,11 @@ class Attention(nn.Module):
 
   def setup(self):
     config = self.config
-    heads, axes = config.head_dim, ("embed", "joined_kv")
-    self.query = Dense(config.num_heads * heads, axes, config.dtype)
-    self.key = Dense(config.num_key_value_heads * heads, axes, config.dtype)
-    self.value = Dense(config.num_key_value_heads * heads, axes, config.dtype)
+    axes = ("embed", "joined_kv")
+    width = config.num_key_value_heads * config.head_dim
+    self.query = Dense(config.num_heads * config.head_dim, axes, config.dtype)
+    self.key = Dense(width, axes, config.dtype)
+    self.value = Dense(width, axes, config.dtype)
     self.out = Dense(config.emb_dim, ("joined_kv", "embed"), config.dtype)
 
   def __call__(
@@ -58,9 +59,8 @@ class Attention(nn.Module):
     cache = write(key, value, positions)
     # Scaled while it is float32, so that it is rounded once.
     query = rope.rotate(query, rotation) * self.config.head_dim**-0.5
-    return self._attend(query.astype(self.config.dtype), cache, is_visible), (
-      cache
-    )
+    y = self._attend(query.astype(self.config.dtype), cache, is_visible)
+    return y, cache
 
   def _query_key_value(self, x: Float[Array, "B Q D"]):
     if not self.has_variable("params", blocked.QUERY_KEY_VALUE):

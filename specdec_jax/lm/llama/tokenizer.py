@@ -5,33 +5,14 @@ and writes the target's ids. So vocabularies are compared, and neither how a
 text is cut into tokens nor how a file is laid out.
 """
 
-import dataclasses
 from typing import Any
 
 from specdec_jax.t5.checkpoints.loading import existing_folder
 from specdec_jax.t5.checkpoints.stored import damaged, read_json
-from specdec_jax.t5.vocabulary import check_same_tokens
+from specdec_jax.t5.vocabulary import Tokens, check_same_tokens
 
 _FAST = "tokenizer.json"
 _SENTENCEPIECE = "tokenizer.model"
-
-
-@dataclasses.dataclass(frozen=True)
-class Tokenizer:
-  """What a folder's ids stand for.
-
-  Attributes:
-    path: The file that tells.
-    pieces: All tokens in order of their ids; None where an id has none.
-  """
-
-  path: str
-  pieces: tuple[str | None, ...]
-
-  @property
-  def vocab_size(self) -> int:
-    """Number of ids; a model may have more, as padding."""
-    return len(self.pieces)
 
 
 def check_same_tokenizer(target: Any, draft: Any) -> None:
@@ -46,10 +27,10 @@ def check_same_tokenizer(target: Any, draft: Any) -> None:
     ValueError: If the tokenizers differ, naming both, or one is missing or
       cannot be read.
   """
-  check_same_tokens(read_tokenizer(target), read_tokenizer(draft))
+  check_same_tokens(read_tokens(target), read_tokens(draft))
 
 
-def read_tokenizer(folder: Any) -> Tokenizer:
+def read_tokens(folder: Any) -> Tokens:
   """Reads tokenizer.json, or tokenizer.model where there is none.
 
   Args:
@@ -71,7 +52,7 @@ def read_tokenizer(folder: Any) -> Tokenizer:
   )
 
 
-def _read_fast(file: Any) -> Tokenizer:
+def _read_fast(file: Any) -> Tokens:
   contents = read_json(file)
   try:
     ids = dict(contents["model"]["vocab"])
@@ -84,10 +65,10 @@ def _read_fast(file: Any) -> Tokenizer:
     raise damaged(
       file, ValueError(f"it has no vocabulary of tokens and ids ({error!r})")
     ) from error
-  return Tokenizer(str(file), tuple(pieces))
+  return Tokens(str(file), tuple(pieces))
 
 
-def _read_sentencepiece(file: Any) -> Tokenizer:
+def _read_sentencepiece(file: Any) -> Tokens:
   import sentencepiece
 
   try:
@@ -95,4 +76,4 @@ def _read_sentencepiece(file: Any) -> Tokenizer:
   except RuntimeError as error:
     raise damaged(file, error) from error
   pieces = map(model.id_to_piece, range(model.get_piece_size()))
-  return Tokenizer(str(file), tuple(pieces))
+  return Tokens(str(file), tuple(pieces))

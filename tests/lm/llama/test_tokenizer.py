@@ -7,7 +7,7 @@ import pytest
 
 from specdec_jax.lm import llama
 from specdec_jax.lm.llama import checkpoints
-from specdec_jax.lm.llama.tokenizer import read_tokenizer
+from specdec_jax.lm.llama.tokenizer import read_tokens
 from tests.experiments.tiny_pair import train_vocabulary
 
 VOCAB = {"<unk>": 0, "!": 3, "a": 4, "b": 5}
@@ -28,7 +28,7 @@ def target(tmp_path):
 
 
 def test_pieces_in_order_of_their_ids(target):
-  found = read_tokenizer(target)
+  found = read_tokens(target)
   assert found.path.endswith("target/tokenizer.json")
   assert found.pieces == ("<unk>", "<s>", "</s>", "!", "a", "b")
 
@@ -85,7 +85,7 @@ def test_sentencepiece_and_its_json_are_one_tokenizer(tmp_path):
   old, new = tmp_path / "old", tmp_path / "new"
   old.mkdir()
   train_vocabulary(old / "tokenizer.model")
-  pieces = read_tokenizer(old).pieces
+  pieces = read_tokens(old).pieces
   write(new, {piece: i for i, piece in enumerate(pieces)}, added=[])
   llama.check_same_tokenizer(old, new)
   llama.check_same_tokenizer(new, old)
@@ -95,7 +95,7 @@ def test_sentencepiece_and_its_json_are_one_tokenizer(tmp_path):
   # Llama 3's own file of that name is none of SentencePiece.
   (old / "tokenizer.model").write_text("IQ== 0\nIg== 1\n")
   with pytest.raises(ValueError, match=r"old/tokenizer.model.*damaged"):
-    read_tokenizer(old)
+    read_tokens(old)
 
 
 def test_a_pair_is_loaded_if_it_has_one_tokenizer(
