@@ -51,6 +51,10 @@ class LMConfig(StackConfig):
   dropout_rate: float = 0.1
   dtype: str = "float32"
 
+  def shortened(self, num_layers: int) -> "LMConfig":
+    """See `StackConfig`."""
+    return dataclasses.replace(self, num_layers=num_layers)
+
 
 CONFIGS: dict[str, LMConfig] = {
   "gpt_97m": LMConfig(emb_dim=768, num_heads=12, num_layers=12, mlp_dim=3072),

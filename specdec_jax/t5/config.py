@@ -4,6 +4,7 @@ Sizes are Python facts, not gin macros: two included size files that set the
 same macro would silently make target and draft the same model.
 """
 
+import abc
 import dataclasses
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
-class StackConfig:
+class StackConfig(abc.ABC):
   """What a layer knows of the model it is in, with an encoder or without.
 
   The fields are described, and given their defaults, where a kind of model
@@ -54,6 +55,10 @@ class StackConfig:
         f"{name}.mlp_activations is {self.mlp_activations}; T5 1.0 has"
         " ('relu',), T5 1.1 has ('gelu', 'linear'), GPT has ('gelu',)."
       )
+
+  @abc.abstractmethod
+  def shortened(self, num_layers: int) -> "StackConfig":
+    """Returns the shape of its decoder alone, with so many layers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,6 +123,15 @@ class T5Config(StackConfig):
         f"T5Config.encoded_dim is {self.encoded_dim!r}; it must be a positive"
         " integer, or None."
       )
+
+  def shortened(self, num_layers: int) -> "T5Config":
+    """See `StackConfig`; the decoder reads the encoding that this one reads."""
+    return dataclasses.replace(
+      self,
+      num_encoder_layers=0,
+      num_decoder_layers=num_layers,
+      encoded_dim=self.encoded_dim or self.emb_dim,
+    )
 
   @property
   def has_encoder(self) -> bool:
