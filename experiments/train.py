@@ -10,6 +10,7 @@ decides on the parameters, which manifest.json holds. `steps` may change until
 the learning rate begins to fall.
 """
 
+import dataclasses
 import logging
 import pathlib
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from experiments.training.run import TrainingRun
 from experiments.training.seqio_task import SeqioTask
 from specdec_jax import lm, t5
 from specdec_jax.training import batching, step
+from specdec_jax.training.exits import ExitLoss
 from specdec_jax.training.optimizer import OptimizerConfig
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ CONFIGURABLES = (
   training_data.TextFiles,
   SeqioTask,
   OptimizerConfig,
+  ExitLoss,
   training_loop.LoopConfig,
   training_evaluation.GreedyScore,
 )
@@ -49,6 +52,7 @@ def run(
   initial_size: str | None = None,
   z_loss: float = 1e-4,
   label_smoothing: float = 0.0,
+  exit_loss: ExitLoss | None = None,
   teacher: str | None = None,
   distillation_weight: float = 0.0,
   tokens_per_batch: int = 1024,
@@ -78,6 +82,8 @@ def run(
     initial_size: Its size, where its folder does not tell, as T5X's does not.
     z_loss: See `loss.cross_entropy`.
     label_smoothing: See `loss.cross_entropy`.
+    exit_loss: What early exits add to the objective, so that the model can
+      draft for itself; None for nothing.
     teacher: A checkpoint whose distributions to imitate; None for none.
     distillation_weight: See `step.make_train_step`.
     tokens_per_batch: See `batching.Batching.tokens`.
@@ -127,7 +133,7 @@ def run(
   )
   network = training.network
   tokenizer = training.load_vocabulary(data.vocabulary)
-  _check(network, score, teacher, distillation_weight)
+  _check(network, score, exit_loss, teacher, distillation_weight)
   examples = training.load(data, "train")
   held_out = training.load(data, "validation", validation_examples)
   batches = batching.Batches(examples, training.settings)
@@ -138,10 +144,15 @@ def run(
   eval_step = step.make_eval_step(network)
   eval_batches = batching.in_order(held_out, training.settings)
 
+  exits = training_evaluation.Exits(
+    network, () if exit_loss is None else exit_loss.exits
+  )
+
   def evaluate(params):
     scores = training_evaluation.held_out_loss(
       eval_step, params, map(training.place, eval_batches)
     )
+    scores |= exits.acceptance(params, map(training.place, eval_batches))
     if score is not None:
       scores |= score(network, params, held_out, tokenizer, widths)
     return scores
@@ -152,6 +163,7 @@ def run(
       training.transformation,
       z_loss=z_loss,
       label_smoothing=label_smoothing,
+      exit_loss=exit_loss,
       teacher=teacher_model,
       distillation_weight=distillation_weight,
       microbatches=microbatches,
@@ -165,6 +177,7 @@ def run(
         "label_smoothing": label_smoothing,
         "teacher": teacher,
         "distillation_weight": distillation_weight,
+        "exit_loss": exit_loss and dataclasses.asdict(exit_loss),
       },
       "examples": training_data.checksum(examples),
       "held_out": training_data.checksum(held_out),
@@ -173,13 +186,15 @@ def run(
   )
 
 
-def _check(network, score, teacher, distillation_weight) -> None:
+def _check(network, score, exit_loss, teacher, distillation_weight) -> None:
+  """Checks what needs no examples."""
   if getattr(network, "shares_encoder", False):
     raise ValueError(
       "train.model has no encoder (num_encoder_layers is 0); what shares its"
       " target's learns beside it: python -m experiments.distill."
     )
-  """Checks what needs no examples."""
+  if exit_loss is not None:
+    exit_loss.check(network)
   if (teacher is None) != (distillation_weight == 0.0):
     raise ValueError(
       f"teacher is {teacher!r} and distillation_weight"

@@ -1,5 +1,9 @@
-"""How good a model is: its loss on held-out text, and what it writes itself."""
+"""How good a model is: its loss on held-out text, and what it writes itself.
 
+And how good its early exits are, as drafts of it.
+"""
+
+import collections
 import dataclasses
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
@@ -9,12 +13,16 @@ import jax
 import numpy as np
 
 import specdec_jax as sd
+from experiments.training import model as training_model
 from experiments.training.text import TokenPair
+from specdec_jax import t5
 from specdec_jax.array_typing import Params
 from specdec_jax.base import DecoderModel
 from specdec_jax.t5.vocabulary import EOS_ID, SentencePieceVocabulary
 from specdec_jax.tasks import metrics
+from specdec_jax.training.acceptance import make_acceptance_step
 from specdec_jax.training.batching import Batch, Batching, in_order
+from specdec_jax.training.distillation import Divergence
 
 _METRICS: dict[str, tuple[str, Callable, Callable[[], str]]] = {
   "bleu": ("sacrebleu", metrics.bleu, metrics.bleu_signature),
@@ -112,6 +120,50 @@ def mean_loss(sums: Iterable[Sequence[Any]]) -> dict[str, float]:
     "validation_loss": loss / tokens,
     "validation_accuracy": hits / tokens,
   }
+
+
+class Exits:
+  """Early exits of a model, each a draft of it (`t5.self_draft`)."""
+
+  def __init__(self, model: training_model.Model, exits: Sequence[int]):
+    """Makes what measures them.
+
+    Args:
+      model: The model.
+      exits: After how many of its layers.
+    """
+    self._model = model
+    self._steps = {
+      count: make_acceptance_step(
+        dataclasses.replace(model, config=model.config.shortened(count)),
+        model,
+        Divergence(),
+      )
+      for count in exits
+    }
+
+  def acceptance(
+    self, params: Params, batches: Iterable[Batch]
+  ) -> dict[str, float]:
+    """Returns each exit's mean of sum min(p, q) over text, at temperature 1.
+
+    Args:
+      params: The model's parameters.
+      batches: The text.
+    """
+    if not self._steps:
+      return {}
+    kept, tokens = collections.Counter(), collections.Counter()
+    for batch in batches:
+      for count, acceptance_step in self._steps.items():
+        _, exit_params = t5.self_draft(self._model, params, range(count))
+        _, one, other = acceptance_step(exit_params, params, *batch)
+        kept[count] += float(one)
+        tokens[count] += int(other)
+    return {
+      f"validation_exit_{count}_acceptance": kept[count] / tokens[count]
+      for count in self._steps
+    }
 
 
 def find_metric(

@@ -6,6 +6,7 @@ and values.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import flax.linen as nn
 import jax
@@ -22,6 +23,7 @@ from specdec_jax.t5.layers import (
   LogitsDense,
   MlpBlock,
   RelativeBiasTable,
+  drop_layer,
 )
 
 
@@ -86,9 +88,14 @@ class Decoder(nn.Module):
       self.logits_dense = LogitsDense(config)
 
   def __call__(self, tokens, deterministic):
-    y, _ = self._read(tokens, deterministic)
-    y = self.dropout(self.decoder_norm(y), deterministic=deterministic)
-    return self._logits(y)
+    states, _ = self._read(tokens, deterministic)
+    return self._read_out(states[-1], deterministic)
+
+  def exits(self, tokens, exits, layer_dropout, deterministic):
+    """Returns the logits after so many layers each; see `T5.exits`."""
+    states, _ = self._read(tokens, deterministic, layer_dropout)
+    chosen = [*(states[count - 1] for count in exits), states[-1]]
+    return [self._read_out(each, deterministic) for each in chosen]
 
   def start(self, tokens, length: int) -> LMCache:
     """Reads the tokens, and leaves room for more.
@@ -127,7 +134,7 @@ class Decoder(nn.Module):
       cache, layers=tuple(layers)
     )
 
-  def _read(self, tokens, deterministic):
+  def _read(self, tokens, deterministic, layer_dropout=()):
     x = self.dropout(self.token_embedder(tokens), deterministic=deterministic)
     length = tokens.shape[1]
     # Padding needs no mask: it follows its row's tokens, which see the past.
@@ -137,11 +144,18 @@ class Decoder(nn.Module):
       bidirectional=False,
       max_distance=self.config.relative_attention_max_distance,
     )
-    memories = []
-    for layer in self.layers:
-      x, memory = layer(x, bias, deterministic)
+    states, memories = [], []
+    for number, layer in enumerate(self.layers):
+      y, memory = layer(x, bias, deterministic)
+      if layer_dropout:
+        y = drop_layer(self.make_rng("dropout"), x, y, layer_dropout[number])
+      states.append(x := y)
       memories.append(memory)
-    return x, memories
+    return states, memories
+
+  def _read_out(self, x, deterministic):
+    y = self.dropout(self.decoder_norm(x), deterministic=deterministic)
+    return self._logits(y)
 
   def _logits(self, y):
     if self.config.logits_via_embedding:
@@ -163,6 +177,17 @@ class LM(nn.Module):
     deterministic: bool = True,
   ) -> Float[Array, "B T V"]:
     return self.decoder(decoder_input_tokens, deterministic)
+
+  def exits(
+    self,
+    decoder_input_tokens: Int[Array, "B T"],
+    exits: Sequence[int],
+    layer_dropout: Sequence[float] = (),
+    deterministic: bool = True,
+  ) -> list[Float[Array, "B T V"]]:
+    return self.decoder.exits(
+      decoder_input_tokens, exits, layer_dropout, deterministic
+    )
 
   def start(self, tokens: Int[Array, "B S"], length: int) -> LMCache:
     return self.decoder.start(tokens, length)

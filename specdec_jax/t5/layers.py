@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from specdec_jax.array_typing import Array, Float, Int
+from specdec_jax.array_typing import Array, Float, Int, Key
 from specdec_jax.kv_cache import KVCache
 from specdec_jax.t5 import blocked, matmul
 from specdec_jax.t5.config import StackConfig
@@ -216,6 +216,24 @@ class Attention(nn.Module):
 
   def _heads(self, x: Float[Array, "B T HK"]) -> Float[Array, "B T H K"]:
     return x.reshape(*x.shape[:-1], self.config.num_heads, self.config.head_dim)
+
+
+def drop_layer(
+  key: Key[Array, ""],
+  before: Float[Array, "B T D"],
+  after: Float[Array, "B T D"],
+  rate: float,
+) -> Float[Array, "B T D"]:
+  """Returns a layer's output, or in some rows its input instead.
+
+  Args:
+    key: Which rows skip the layer follows from it.
+    before: The input.
+    after: The output.
+    rate: How likely a row skips the layer.
+  """
+  skips = jax.random.bernoulli(key, rate, (len(before), 1, 1))
+  return jnp.where(skips, before, after)
 
 
 class RelativeBiasTable(nn.Module):

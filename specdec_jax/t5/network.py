@@ -5,6 +5,7 @@ cached `extend` is tested against.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -22,6 +23,7 @@ from specdec_jax.t5.layers import (
   LogitsDense,
   MlpBlock,
   RelativeBiasTable,
+  drop_layer,
 )
 
 
@@ -187,19 +189,38 @@ class Decoder(_Stack):
     if not config.logits_via_embedding:
       self.logits_dense = LogitsDense(config)
 
-  def __call__(self, x, encoded, encoder_mask, deterministic=True):
+  def __call__(
+    self, x, encoded, encoder_mask, deterministic=True, layer_dropout=()
+  ) -> list[Float[Array, "B T D"]]:
+    """Returns what each layer hands on, for `read_out`.
+
+    Args:
+      x: The embedded tokens.
+      encoded: From the encoder.
+      encoder_mask: True at tokens of the inputs.
+      deterministic: Whether to do without dropout.
+      layer_dropout: For each layer, how likely a row skips it; () for none.
+    """
     x = self.dropout(x, deterministic=deterministic)
     length = x.shape[1]
     causal = relative_bias.causal_mask(length)
     cross_bias = _mask_bias(encoder_mask)
-    for layer in self.layers:
+    states = []
+    for number, layer in enumerate(self.layers):
       bias = relative_bias.full_bias(
         self._table(layer),
         length,
         bidirectional=False,
         max_distance=self.config.relative_attention_max_distance,
       )
-      x = layer(x, encoded, bias + causal, cross_bias, deterministic)
+      y = layer(x, encoded, bias + causal, cross_bias, deterministic)
+      if layer_dropout:
+        y = drop_layer(self.make_rng("dropout"), x, y, layer_dropout[number])
+      states.append(x := y)
+    return states
+
+  def read_out(self, x, deterministic=True):
+    """Returns what the logits are made of."""
     return self.dropout(self.decoder_norm(x), deterministic=deterministic)
 
   def start(self, encoded, encoder_mask, length: int) -> T5Cache:
@@ -268,17 +289,42 @@ class T5(nn.Module):
     decoder_input_tokens: Int[Array, "B T"],
     deterministic: bool = True,
   ) -> Float[Array, "B T V"]:
-    y = self.decoder(
+    *_, last = self.decoder(
       self.token_embedder(decoder_input_tokens),
       encoded,
       inputs > 0,
       deterministic,
     )
-    return self._logits(y)
+    return self._logits(self.decoder.read_out(last, deterministic))
 
   def __call__(self, inputs, decoder_input_tokens, deterministic=True):
     encoded = self.encode(inputs, deterministic)
     return self.decode(encoded, inputs, decoder_input_tokens, deterministic)
+
+  def exits(
+    self,
+    inputs: Int[Array, "B S"],
+    decoder_input_tokens: Int[Array, "B T"],
+    exits: Sequence[int],
+    layer_dropout: Sequence[float] = (),
+    deterministic: bool = True,
+  ) -> list[Float[Array, "B T V"]]:
+    """Returns the logits after so many layers each, and last the whole model's.
+
+    Early ones have the norm and the matrix of the last.
+    """
+    states = self.decoder(
+      self.token_embedder(decoder_input_tokens),
+      self.encode(inputs, deterministic),
+      inputs > 0,
+      deterministic,
+      layer_dropout,
+    )
+    chosen = [*(states[count - 1] for count in exits), states[-1]]
+    return [
+      self._logits(self.decoder.read_out(each, deterministic))
+      for each in chosen
+    ]
 
   def start(
     self, encoded: Float[Array, "B S D"], inputs: Int[Array, "B S"], length: int

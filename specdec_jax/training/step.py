@@ -1,6 +1,6 @@
 """One step of training a T5 or a language model: arrays in, arrays out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from specdec_jax.t5.model import START_TOKEN, T5Model
 from specdec_jax.t5.network import T5
 from specdec_jax.training import loss as losses
 from specdec_jax.training.distillation import Divergence
+from specdec_jax.training.exits import ExitLoss
 
 Model = T5Model | LMModel
 
@@ -100,6 +101,43 @@ def token_logits(
   return logits  # type: ignore
 
 
+def exit_logits(
+  model: Model,
+  params: Params,
+  inputs: Int[Array, "B S"],
+  targets: Int[Array, "B T"],
+  exits: Sequence[int],
+  *,
+  dropout_key: Key[Array, ""] | None = None,
+  layer_dropout: Sequence[float] = (),
+) -> list[Float[Array, "B T V"]]:
+  """Returns teacher-forced logits of early exits, and last the model's own.
+
+  Args:
+    model: The model; a T5 has an encoder of its own.
+    params: Its parameters.
+    inputs: As in `token_logits`.
+    targets: Likewise.
+    exits: After how many layers of the decoder.
+    dropout_key: For dropout; None for none, of layers neither.
+    layer_dropout: For each layer, how likely a row skips it; () for none.
+  """
+  if isinstance(model, LMModel):
+    arguments = (shift_right(inputs + targets),)
+  else:
+    arguments = (inputs, shift_right(targets))
+  logits = model.module.apply(
+    {"params": params},
+    *arguments,
+    exits,
+    layer_dropout if dropout_key is not None else (),
+    method="exits",
+    deterministic=dropout_key is None,
+    rngs={} if dropout_key is None else {"dropout": dropout_key},
+  )
+  return logits  # type: ignore
+
+
 def shared_encoding(
   model: Model,
   teacher: Model | None,
@@ -145,6 +183,7 @@ def make_train_step(
   *,
   z_loss: float = 0.0,
   label_smoothing: float = 0.0,
+  exit_loss: ExitLoss | None = None,
   teacher: Model | None = None,
   distillation_weight: float = 0.0,
   divergence: Divergence | None = None,
@@ -160,6 +199,8 @@ def make_train_step(
     optimizer: Its optimizer.
     z_loss: See `loss.cross_entropy`.
     label_smoothing: See `loss.cross_entropy`.
+    exit_loss: What early exits add to the text's cross entropy; None for
+      nothing.
     teacher: Whose distributions to imitate besides the text, or None.
     distillation_weight: Share of that term in the objective; the text's
       cross entropy has the rest.
@@ -169,35 +210,51 @@ def make_train_step(
       weighs the same, whatever part it is in.
     shardings: Where the new state lies, a `TrainState` of shardings; None
       leaves it to the compiler.
+
+  Raises:
+    ValueError: If the model has not the exits of `exit_loss`.
   """
   divergence = divergence or Divergence()
   use_dropout = model.config.dropout_rate > 0
+  if exit_loss is not None:
+    exit_loss.check(model)
+    use_dropout |= exit_loss.layer_dropout > 0
 
   def objective(params, inputs, targets, key, teacher_params, tokens):
     """Returns a part's share of the objective, and of the plain loss."""
     encoded = shared_encoding(model, teacher, teacher_params, inputs)
-    logits = token_logits(
-      model,
-      params,
-      inputs,
-      targets,
-      dropout_key=key if use_dropout else None,
-      encoded=encoded,
-    )
+    dropout_key = key if use_dropout else None
     mask = targets > 0
-    plain = losses.cross_entropy(logits, targets, mask) / tokens
-    total = plain
-    if z_loss or label_smoothing:
-      total = (
-        losses.cross_entropy(
-          logits,
-          targets,
-          mask,
-          z_loss=z_loss,
-          label_smoothing=label_smoothing,
-        )
-        / tokens
+
+    def text_loss(logits, **extras):
+      return losses.cross_entropy(logits, targets, mask, **extras) / tokens
+
+    extras = {"z_loss": z_loss, "label_smoothing": label_smoothing}
+    if exit_loss is None:
+      logits = token_logits(
+        model,
+        params,
+        inputs,
+        targets,
+        dropout_key=dropout_key,
+        encoded=encoded,
       )
+      total = text_loss(logits, **extras)
+    else:
+      *exits, logits = exit_logits(
+        model,
+        params,
+        inputs,
+        targets,
+        exit_loss.exits,
+        dropout_key=dropout_key,
+        layer_dropout=exit_loss.skip_rates(model),
+      )
+      total = exit_loss.mix(
+        text_loss(logits, **extras),
+        [text_loss(each, **extras) for each in exits],
+      )
+    plain = text_loss(logits)
     if teacher is not None and distillation_weight:
       wanted = jax.lax.stop_gradient(
         token_logits(teacher, teacher_params, inputs, targets, encoded=encoded)

@@ -15,6 +15,8 @@ from experiments.training import text as training_text
 from specdec_jax import lm, t5
 from specdec_jax.t5.vocabulary import SentencePieceVocabulary
 from specdec_jax.tasks import parallel_text
+from specdec_jax.training import step
+from specdec_jax.training.exits import ExitLoss
 from tests.experiments import tiny_training
 from tests.experiments.tiny_pair import TEXTS
 from tests.experiments.tiny_training import (
@@ -124,6 +126,36 @@ def test_bfloat16_computes_near_float32(text, tmp_path):
     found.append(curve(tmp_path / dtype)[2])
   assert found[0] != found[1]
   assert found[0] == pytest.approx(found[1], rel=0.02)
+
+
+def test_an_exit_is_taught_and_measured(text, tmp_path):
+  model = t5_config(text, num_decoder_layers=2, dropout_rate=0.0)
+  options = {"steps": 60, "model": model, "loop": {"evaluate_every": 30}}
+  path = run(text, tmp_path / "taught", exit_loss=ExitLoss((1,)), **options)
+  run(text, tmp_path / "plain", **options)
+  name = "validation_exit_1_acceptance"
+  found = curve(tmp_path / "taught", name)
+  assert found.keys() == {30, 60}
+  assert not curve(tmp_path / "plain", name)
+  # That of the saved model, in its laws of each word of the text.
+  target, params = t5.load(None, path)
+  draft, draft_params = t5.self_draft(target, params, (0,))
+  rows = files(text).load("validation", max_tokens=64, limit=10)
+  inputs, targets = (
+    jnp.array([[*side, *[0] * (64 - len(side))] for side in sides])
+    for sides in zip(*rows, strict=True)
+  )
+  encoded = target.encode(params, inputs)
+  laws = [
+    jax.nn.softmax(
+      step.token_logits(model, own, inputs, targets, encoded=encoded)
+    )
+    for model, own in ((target, params), (draft, draft_params))
+  ]
+  kept = jnp.sum(jnp.minimum(*laws).sum(-1) * (targets > 0))
+  tokens = jnp.sum(targets > 0)
+  # The other thirty rows say the same; saved as bfloat16.
+  assert found[60] == pytest.approx(float(kept / tokens), abs=0.02)
 
 
 def test_training_may_start_from_a_checkpoint(text, tmp_path):
@@ -304,6 +336,8 @@ def test_bad_input_is_named(text, tmp_path):
     run_on(only_source=True)
   with pytest.raises(ValueError, match=r"weight 0\.5; give both"):
     run(text, tmp_path, distillation_weight=0.5)
+  with pytest.raises(ValueError, match=r"exits is \(1,\), and the model's"):
+    run(text, tmp_path, exit_loss=ExitLoss((1,)))
   with pytest.raises(ValueError, match=r"LoopConfig\.log_every is 0"):
     training_loop.LoopConfig(3, log_every=0)
   broken = tmp_path / "broken.tsv"
@@ -355,6 +389,8 @@ def test_a_gin_file_trains_a_tiny_model(text, tmp_path, name):
     "T5Config": ["num_encoder_layers", "num_decoder_layers"],
   }
   flags |= {f"{kind}.{each}": 1 for each in layers[kind]}
+  if name == "ende_exits":
+    flags |= {"T5Config.num_decoder_layers": 2, "ExitLoss.exits": "(1,)"}
   source = (REPOSITORY / "gin_configs" / "train" / f"{name}.gin").read_text()
   macros = {"DATA": path, "VALIDATION": path, "INITIAL": "None"}
   flags |= {

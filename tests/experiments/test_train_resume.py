@@ -14,6 +14,7 @@ import pytest
 from experiments.paths import REPOSITORY
 from specdec_jax import t5
 from specdec_jax.training import step
+from specdec_jax.training.exits import ExitLoss
 from tests.experiments import tiny_training
 from tests.experiments.tiny_training import STEPS, curve, files, run, t5_config
 
@@ -156,6 +157,28 @@ def test_an_interruption_inside_a_step(text, tmp_path, monkeypatch):
   assert curve(tmp_path / "halves").keys() == {2, 4}
   run(text, tmp_path / "halves")
   check_equal(tmp_path / "halves", tmp_path / "whole")
+
+
+def test_an_interruption_of_a_run_with_exits(text, tmp_path, monkeypatch):
+  options = {
+    "model": t5_config(text, num_decoder_layers=2),
+    "exit_loss": ExitLoss((1,), layer_dropout=0.4),
+  }
+  run(text, tmp_path / "whole", **options)
+  run_until(5, monkeypatch, text, tmp_path / "halves", **options)
+  run(text, tmp_path / "halves", **options)
+  check_equal(tmp_path / "halves", tmp_path / "whole")
+  acceptance = [
+    curve(tmp_path / name, "validation_exit_1_acceptance")
+    for name in ("halves", "whole")
+  ]
+  assert acceptance[0] == acceptance[1]
+  for other, message in (
+    (ExitLoss((1,)), r"layer_dropout was 0\.4 and is 0\.0"),
+    (None, r"exit_loss\.share was 0\.3 and is None"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      run(text, tmp_path / "whole", **options | {"exit_loss": other})
 
 
 def test_a_finished_run_only_saves_again(text, tmp_path):
