@@ -122,7 +122,7 @@ def run(
   if pair.prompt_lookup is not None:
     lookup = f", copies after {pair.prompt_lookup} equal tokens"
   console.print(
-    f"{pair.name}: target {pair.target}, draft {pair.draft}{lookup}\n"
+    f"{pair.name}: target {pair.target}, draft {pair.draft_name}{lookup}\n"
     f"{task.name}: {len(examples)} texts from {task.source}"
   )
   for batch in batches_of(spread_indices(len(examples), show_examples), size=1):

@@ -232,7 +232,7 @@ def measure(
   )
   of_drafts = {
     draft: {
-      "path": pair.config.draft,
+      "path": pair.config.draft_name,
       "weights": weights_checksum(pair.draft_params),
     }
     for draft, pair in drafts.items()

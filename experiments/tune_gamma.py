@@ -113,7 +113,7 @@ def run(
     repeats=repeats,
     input_length_multiple=input_length_multiple,
   )
-  if pair.draft is None:
+  if not pair.has_draft:
     raise ValueError(
       "PairConfig.draft is None; there is no gamma to choose without a draft,"
       " so name one."
@@ -168,7 +168,7 @@ def run(
   alpha = sd.acceptance_rate(stats) or 0.0
   report = {
     "pair": pair.name,
-    "draft": pair.draft,
+    "draft": pair.draft_name,
     "task": task.name,
     "temperature": temperature,
     "top_k": top_k,

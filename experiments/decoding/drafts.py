@@ -1,6 +1,5 @@
 """Several drafts of one target."""
 
-import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
 
@@ -81,12 +80,5 @@ def load_drafts(first: Pair, others: Sequence[PairConfig]) -> list[Pair]:
   """
   return [
     first,
-    *(
-      dataclasses.replace(
-        each.load(first.vocabulary),
-        target=first.target,
-        target_params=first.target_params,
-      )
-      for each in others
-    ),
+    *(each.load(first.vocabulary, first) for each in others),
   ]

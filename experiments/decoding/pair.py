@@ -12,6 +12,7 @@ import specdec_jax as sd
 from experiments import checkpoint
 from experiments.checks import check_integers
 from experiments.paths import resolve
+from specdec_jax import t5
 from specdec_jax.array_typing import Array, Int, Key, Params
 from specdec_jax.drafters import NgramModel
 from specdec_jax.t5.vocabulary import (
@@ -46,6 +47,9 @@ class PairConfig:
       checkpoint itself does not tell its shape.
     draft_config: The draft's.
     dtype: What both models compute in, "float32" or "bfloat16".
+    self_draft_layers: The target's decoder layers that are the draft
+      (`t5.self_draft`), `(0, 1, 2)` for the exit after three; None if it is a
+      model of its own.
     prompt_lookup: The shortest match that guesses are copied from, in tokens
       (`sd.prompt_lookup_drafter`); the draft, if there is one, guesses where
       nothing matches. None for no lookup.
@@ -63,6 +67,7 @@ class PairConfig:
   target_config: str | None = None
   draft_config: str | None = None
   dtype: str = "float32"
+  self_draft_layers: tuple[int, ...] | None = None
   prompt_lookup: int | None = None
   stops: tuple[int, ...] = ()
   confidence: float | None = None
@@ -74,22 +79,43 @@ class PairConfig:
         f" {self.draft} is an n-gram table, which has no size to tell; set it"
         " to None."
       )
+    if self.self_draft_layers is not None:
+      layers = tuple(self.self_draft_layers)
+      object.__setattr__(self, "self_draft_layers", layers)
+      if self.draft is not None:
+        raise ValueError(
+          f"PairConfig.self_draft_layers is {layers} and draft {self.draft!r};"
+          " the target's layers are a draft themselves, so set one of the two"
+          " to None."
+        )
     if self.prompt_lookup is not None:
       check_integers(1, **{"PairConfig.prompt_lookup": self.prompt_lookup})
     object.__setattr__(self, "stops", tuple(self.stops))
     if bool(self.stops) != (self.confidence is not None) or (
-      self.stops and self.draft is None
+      self.stops and not self.has_draft
     ):
       raise ValueError(
         f"PairConfig.stops is {self.stops}, confidence {self.confidence} and"
-        f" draft {self.draft!r}; a draft that stops early needs both numbers,"
-        " another one neither: stops=(), confidence=None."
+        f" draft {self.draft_name!r}; a draft that stops early needs both"
+        " numbers, another one neither: stops=(), confidence=None."
       )
+
+  @property
+  def has_draft(self) -> bool:
+    """Whether a model or a table guesses."""
+    return self.draft is not None or self.self_draft_layers is not None
 
   @property
   def has_drafter(self) -> bool:
     """Whether anything guesses; without it gamma must be 0."""
-    return self.draft is not None or self.prompt_lookup is not None
+    return self.has_draft or self.prompt_lookup is not None
+
+  @property
+  def draft_name(self) -> str | None:
+    """What to call the draft in reports; None if there is none."""
+    if self.self_draft_layers is None:
+      return self.draft
+    return f"layers {self.self_draft_layers} of {self.target}"
 
   def check_no_lookup(self, why: str) -> None:
     """Checks that nothing is copied.
@@ -133,24 +159,45 @@ class PairConfig:
       check_same_tokens(vocabulary, read(resolve(draft_path)))
     return vocabulary
 
-  def load(self, vocabulary: SentencePieceVocabulary | None = None) -> "Pair":
+  def load(
+    self,
+    vocabulary: SentencePieceVocabulary | None = None,
+    first: "Pair | None" = None,
+  ) -> "Pair":
     """Reads the weights, and checks that all fits together.
 
     Args:
       vocabulary: What `load_vocabulary` returned; None to read it here.
+      first: A pair with this target in memory, to share its weights; None to
+        read them.
 
     Raises:
       FileNotFoundError: If something is not there.
       ValueError: If something does not fit; see also `checkpoint.load`.
     """
     vocabulary = vocabulary or self.load_vocabulary()
-    target, target_params = checkpoint.load(
-      self.target, self.target_config, dtype=self.dtype
-    )
-    check_model_size(vocabulary, target.vocab_size, self.target)
-    target_params = target.lay_out(target_params)
+    if first is None:
+      target, target_params = checkpoint.load(
+        self.target, self.target_config, dtype=self.dtype
+      )
+      check_model_size(vocabulary, target.vocab_size, self.target)
+      target_params = target.lay_out(target_params)
+    else:
+      target, target_params = first.target, first.target_params
+    draft, draft_params = self._load_draft(vocabulary, target, target_params)
+    return Pair(self, vocabulary, target, target_params, draft, draft_params)
+
+  def _load_draft(
+    self,
+    vocabulary: SentencePieceVocabulary,
+    target: Any,
+    target_params: Params,
+  ) -> tuple[sd.DecoderModel | None, Params]:
+    """Returns the draft and its parameters, or None and None."""
+    if self.self_draft_layers is not None:
+      return t5.self_draft(target, target_params, self.self_draft_layers)
     if self.draft is None:
-      return Pair(self, vocabulary, target, target_params, None, None)
+      return None, None
     if self.drafts_from_table:
       draft_params = _load_table(self.draft)
       draft = NgramModel(draft_params.vocab_size)
@@ -168,7 +215,7 @@ class PairConfig:
       draft_params = draft.lay_out(draft_params)
     # What both have beyond the one vocabulary is padding.
     check_model_size(vocabulary, draft.vocab_size, self.draft)
-    return Pair(self, vocabulary, target, target_params, draft, draft_params)
+    return draft, draft_params
 
   def _check_encoder(self, target: Any, draft: Any) -> None:
     width = getattr(draft, "encoded_dim", None)

@@ -18,6 +18,9 @@ def lines(pair_config, task_by_origin, tmp_path, monkeypatch):
     drafts={
       "model": pair_config,
       "copies": dataclasses.replace(pair_config, draft=None, prompt_lookup=1),
+      "itself": dataclasses.replace(
+        pair_config, draft=None, self_draft_layers=(0,)
+      ),
     },
     task=task_by_origin,
     output_dir=str(tmp_path / "out"),
@@ -35,8 +38,10 @@ def lines(pair_config, task_by_origin, tmp_path, monkeypatch):
 
 def test_the_fastest_gamma_of_each_is_on_the_page(lines, tmp_path):
   best, timed = lines
-  assert len(timed) == 4
-  assert [each["draft"] for each in best] == ["model", "copies"]
+  assert len(timed) == 6
+  assert [each["draft"] for each in best] == ["model", "copies", "itself"]
+  # All of the target's layers.
+  assert best[2]["alpha_hat"]["mean"] == 1
   for line in best:
     others = [each for each in timed if each["draft"] == line["draft"]]
     assert line["speedup"]["median"] == max(

@@ -4,6 +4,7 @@ import shutil
 import jax
 import pytest
 
+from experiments.decoding.drafts import load_drafts
 from experiments.decoding.pair import Pair
 from specdec_jax import t5
 from specdec_jax.drafters import (
@@ -107,6 +108,35 @@ def test_a_draft_that_stops_early(pair_config):
   ):
     with pytest.raises(ValueError, match=r"PairConfig\.stops is"):
       dataclasses.replace(pair_config, **changes)
+
+
+def test_a_target_that_drafts_for_itself(pair_config, pair):
+  config = dataclasses.replace(
+    pair_config, draft=None, self_draft_layers=[0], stops=(2,), confidence=0.5
+  )
+  assert config.has_draft
+  assert config.has_drafter
+  assert config.draft_name == f"layers (0,) of {config.target}"
+  loaded = config.load()
+  assert isinstance(loaded.drafter, AdaptiveDrafter)
+  assert loaded.draft == t5.T5Model(pair.target.config.shortened(1))
+  with pytest.raises(ValueError, match=r"layers is \(0, 1\); .* 1 layers"):
+    dataclasses.replace(config, self_draft_layers=(0, 1)).load()
+  with pytest.raises(ValueError, match=r"layers is \(0,\) and draft '.*draft'"):
+    dataclasses.replace(pair_config, self_draft_layers=(0,))
+
+
+def test_drafts_of_one_target_share_its_weights(pair_config, pair):
+  of_layers = dataclasses.replace(
+    pair_config, draft=None, self_draft_layers=(0,)
+  )
+  first, same, other = load_drafts(pair, [of_layers, pair_config])
+  assert first is pair
+  owned = {id(leaf) for leaf in jax.tree.leaves(pair.target_params)}
+  for each in (same.target_params, same.draft_params, other.target_params):
+    assert all(id(leaf) in owned for leaf in jax.tree.leaves(each))
+  assert same.checksum() != first.checksum()
+  assert other.checksum() == first.checksum()
 
 
 def test_a_draft_of_another_encoder_is_refused(pair_config, pair, tmp_path):
