@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 import specdec_jax as sd
-from experiments import distill, generate_text, gin_cli, share_encoder
+from experiments import (
+  distill,
+  generate_text,
+  gin_cli,
+  self_draft,
+  share_encoder,
+)
 from experiments.training import loop as training_loop
 from experiments.training.data_mixture import Fractions
 from specdec_jax import lm, t5
@@ -278,3 +284,44 @@ def test_a_draft_learns_with_its_targets_encoder(text, tmp_path):
     )
   with pytest.raises(ValueError, match=r"Fractions\.draft is 0\.5, but the"):
     run(text, tmp_path / "new", model=larger, fractions=ALL_KINDS)
+
+
+def test_a_draft_begins_as_layers_of_its_target(text, tmp_path):
+  layers = gin_cli.main(
+    self_draft.run,
+    name="self_draft",
+    configurables=(),
+    argv=[
+      "--gin_file=self_draft.gin",
+      f"--gin.self_draft.target='{text}/target'",
+      "--gin.self_draft.layers=(0,)",
+      f"--output_dir={tmp_path}/layers",
+    ],
+  )
+  target, params = t5.load(None, text / "target")
+  draft, draft_params = t5.load(None, layers)
+  assert draft == t5.self_draft(target, params, (0,))[0]
+  for name in ("token_embedder", "decoder"):
+    jax.tree.map(
+      np.testing.assert_array_equal, draft_params[name], params[name]
+    )
+  # It knows what the target knows, which has no other layer.
+  run(text, tmp_path / "run", steps=4, model=None, initial=str(layers))
+  run(text, tmp_path / "new", steps=4)
+  known, new = (
+    curve(tmp_path / name, "validation_acceptance")[4]
+    for name in ("run", "new")
+  )
+  assert known > 0.8 > 0.5 > new
+  with pytest.raises(FileExistsError, match=r"layers/model is there"):
+    self_draft.run(
+      target=str(text / "target"),
+      layers=(0,),
+      output_dir=str(tmp_path / "layers"),
+    )
+  with pytest.raises(ValueError, match=r"layers is \(1,\)"):
+    self_draft.run(
+      target=str(text / "target"),
+      layers=(1,),
+      output_dir=str(tmp_path / "others"),
+    )

@@ -288,6 +288,23 @@ def test_alpha_alone_decodes_nothing(pair_config, task, tmp_path, monkeypatch):
   assert found["alpha_hat"] is found["block_efficiency"] is None
 
 
+def test_alpha_of_the_targets_own_layers(pair_config, task, tmp_path):
+  (found,) = measure(
+    pair_config,
+    task,
+    tmp_path,
+    drafts={
+      "itself": dataclasses.replace(
+        pair_config, draft=None, self_draft_layers=(0,)
+      )
+    },
+    temperatures=(1.0,),
+    decode=False,
+  )
+  # It has one layer.
+  assert found["alpha"]["mean"] == pytest.approx(1, abs=1e-5)
+
+
 def test_the_gin_file_measures(pair_folder, task, tmp_path):
   result = gin_cli.main(
     measure_alpha.run,
