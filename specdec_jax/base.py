@@ -89,6 +89,64 @@ class DecoderModel(Protocol):
     ...
 
 
+@runtime_checkable
+class LayeredModel(DecoderModel, Protocol):
+  """A model whose `extend` can be done in two parts, layers by layers."""
+
+  @property
+  def num_layers(self) -> int:
+    """How many layers `extend` goes through."""
+    ...
+
+  def extend_first(
+    self,
+    params: Params,
+    tokens: Int[Array, "B Q"],
+    positions: Int[Array, "B"],
+    cache: Cache,
+    layers: int,
+  ) -> tuple[Float[Array, "B Q D"], Cache]:
+    """Lets Q tokens a row go through the first layers.
+
+    Args:
+      params: As in `extend`, as is all that is not explained here.
+      tokens: Likewise.
+      positions: Likewise.
+      cache: Likewise.
+      layers: How many layers.
+
+    Returns:
+      states: float[B, Q, D], what the last of these hands on.
+      cache: With these layers' entries of `tokens`.
+    """
+    ...
+
+  def read_out(
+    self, params: Params, states: Float[Array, "B Q D"]
+  ) -> Float[Array, "B Q V"]:
+    """Returns the logits that states give as they are, float32[B, Q, V]."""
+    ...
+
+  def extend_rest(
+    self,
+    params: Params,
+    states: Float[Array, "B Q D"],
+    positions: Int[Array, "B"],
+    cache: Cache,
+    layers: int,
+  ) -> tuple[Float[Array, "B Q V"], Cache]:
+    """Does the rest of `extend`.
+
+    Args:
+      params: As in `extend`.
+      states: From `extend_first`, for the same positions and layers.
+      positions: As in `extend`.
+      cache: With the first layers' entries of all tokens so far.
+      layers: How many layers the states come from.
+    """
+    ...
+
+
 class Context(NamedTuple):
   """What is committed, as a drafter sees it.
 
@@ -116,11 +174,15 @@ class Draft(NamedTuple):
       deterministic drafter carries one-hot rows.
     lengths: int32[B], how many of the G are guesses; the rest is filler that
       is neither verified nor counted. None where every row drafts all G.
+    states: float[B, G + 1, D], what the target's own first layers made of the
+      last committed token and the guesses, where these were its work; its call
+      then begins behind them (`LayeredModel`). None elsewhere.
   """
 
   tokens: Int[Array, "B G"]
   probs: Float[Array, "B G V"]
   lengths: Int[Array, "B"] | None = None
+  states: Float[Array, "B G1 D"] | None = None
 
   @property
   def num_guesses(self) -> Int[Array, "B"]:
@@ -133,7 +195,12 @@ class Draft(NamedTuple):
 
 @runtime_checkable
 class Drafter(Protocol):
-  """Anything that guesses the target's next tokens (paper, section 3.6)."""
+  """Anything that guesses the target's next tokens (paper, section 3.6).
+
+  One that also has `shared_layers`, a positive number, guesses with as many of
+  the target's own first layers: `draft` is handed the target's parameters and
+  its cache, in the place of its own, and returns `Draft.states`.
+  """
 
   @property
   def vocab_size(self) -> int:

@@ -17,7 +17,7 @@ target's cache; the last one is the next call's first input.
 
 import dataclasses
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -214,29 +214,14 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
     The state after the round, and what happened in it. Each row that has not
     ended has 1 to gamma + 1 more tokens.
   """
-  gamma = run.config.gamma
-  batch = state.tokens.shape[0]
-  sampler = run.sampler
   # Fresh in every round: a row's length grows in each.
   draft_keys, verify_keys = split_rows(
     fold_in_rows(state.keys, state.lengths), 2
   )
 
-  draft_cache = state.draft_cache
-  if run.drafter is not None:
-    context = Context(
-      state.tokens, state.lengths, state.position, state.is_done
-    )
-    # A scope names what follows in profiles and compiled programs.
-    with jax.named_scope("draft"):
-      draft, draft_cache = run.drafter.draft(
-        run.draft_params, context, draft_cache, draft_keys, sampler, gamma
-      )
-  else:
-    draft = Draft(
-      jnp.zeros((batch, 0), jnp.int32),
-      jnp.zeros((batch, 0, run.target.vocab_size), jnp.float32),
-    )
+  # A scope names what follows in profiles and compiled programs.
+  with jax.named_scope("draft"):
+    draft, state = _draft(run, state, draft_keys)
 
   with jax.named_scope("score"):
     logits, target_cache, num_scored = _score(run, state, draft)
@@ -250,7 +235,7 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
     verify_keys,
     draft.tokens,
     draft.probs,
-    sampler.probs(logits),
+    run.sampler.probs(logits),
     draft.lengths,
     lenience,
     near_best,
@@ -281,10 +266,44 @@ def step(run: Run, state: SpeculativeState) -> tuple[SpeculativeState, Round]:
     is_done=committed.is_done,
     log_probs=state.log_probs + _log_probs(logits, committed),
     target_cache=target_cache,
-    draft_cache=draft_cache,
     stats=stats,
   )
   return state, Round(draft, verification, committed.num_emitted)
+
+
+def _draft(
+  run: Run, state: SpeculativeState, keys: Key[Array, "B"]
+) -> tuple[Draft, SpeculativeState]:
+  """Lets the drafter guess.
+
+  Returns:
+    The guesses, and the state with the drafter's cache after them; of a drafter
+    that shares the target's layers with the target's.
+  """
+  gamma = run.config.gamma
+  if run.drafter is None:
+    batch = state.tokens.shape[0]
+    draft = Draft(
+      jnp.zeros((batch, 0), jnp.int32),
+      jnp.zeros((batch, 0, run.target.vocab_size), jnp.float32),
+    )
+    return draft, state
+  context = Context(state.tokens, state.lengths, state.position, state.is_done)
+  others = (keys, run.sampler, gamma)
+  if _shared_layers(run.drafter):
+    draft, cache = run.drafter.draft(
+      run.target_params, context, state.target_cache, *others
+    )
+    return draft, dataclasses.replace(state, target_cache=cache)
+  draft, cache = run.drafter.draft(
+    run.draft_params, context, state.draft_cache, *others
+  )
+  return draft, dataclasses.replace(state, draft_cache=cache)
+
+
+def _shared_layers(drafter: Drafter | None) -> int:
+  """How many of the target's layers the drafter has gone through."""
+  return getattr(drafter, "shared_layers", 0)
 
 
 def _score(
@@ -300,12 +319,20 @@ def _score(
   tokens = jnp.concatenate([last, draft.tokens], axis=1)
 
   def score(size, cache):
-    logits, cache = run.target.extend(
-      run.target_params,
-      tokens[:, : size + 1],
-      state.position + state.lengths - 1,
-      cache,
-    )
+    target: Any = run.target  # A `LayeredModel`, if there are states.
+    positions = state.position + state.lengths - 1
+    if draft.states is None:
+      logits, cache = target.extend(
+        run.target_params, tokens[:, : size + 1], positions, cache
+      )
+    else:
+      logits, cache = target.extend_rest(
+        run.target_params,
+        draft.states[:, : size + 1],
+        positions,
+        cache,
+        _shared_layers(run.drafter),
+      )
     return jnp.pad(logits, ((0, 0), (0, gamma - size), (0, 0))), cache
 
   if draft.lengths is None or run.drafter is None:
@@ -510,6 +537,12 @@ def _check_models(target, drafter, config: SpeculativeConfig):
       " both. If they share one and differ in padding alone, make the drafter"
       f" with vocab_size={target.vocab_size}, for example"
       f" sd.model_drafter(draft, vocab_size={target.vocab_size})."
+    )
+  if _shared_layers(drafter) and drafter.model != target:
+    raise ValueError(
+      f"The drafter shares layers of {drafter.model}, and the target is"
+      f" {target}; make it of the target: sd.early_exit_drafter(target,"
+      " layers=...)."
     )
 
 

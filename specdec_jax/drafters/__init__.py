@@ -1,6 +1,10 @@
 """Ways to guess: each is a constructor of a `Drafter`."""
 
 from specdec_jax.drafters.adaptive import AdaptiveDrafter, adaptive_drafter
+from specdec_jax.drafters.early_exit import (
+  EarlyExitDrafter,
+  early_exit_drafter,
+)
 from specdec_jax.drafters.fallback import FallbackDrafter, fallback_drafter
 from specdec_jax.drafters.model import ModelDrafter, model_drafter
 from specdec_jax.drafters.ngram import NgramModel, NgramTable, ngram_drafter
@@ -17,6 +21,7 @@ from specdec_jax.drafters.replicated import ReplicatedDrafter
 
 __all__ = [
   "AdaptiveDrafter",
+  "EarlyExitDrafter",
   "FallbackDrafter",
   "ModelDrafter",
   "NgramModel",
@@ -25,6 +30,7 @@ __all__ = [
   "ReplicatedDrafter",
   "adaptive_drafter",
   "count_ngrams",
+  "early_exit_drafter",
   "fallback_drafter",
   "load_ngrams",
   "model_drafter",

@@ -32,6 +32,11 @@ class LMModel(FlaxModel):
   config: LMConfig
 
   @property
+  def num_layers(self) -> int:
+    """Layers of the decoder."""
+    return self.config.num_layers
+
+  @property
   def module(self) -> LM:
     """The flax module."""
     return LM(self.config)

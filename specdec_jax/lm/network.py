@@ -89,13 +89,13 @@ class Decoder(nn.Module):
 
   def __call__(self, tokens, deterministic):
     states, _ = self._read(tokens, deterministic)
-    return self._read_out(states[-1], deterministic)
+    return self.read_out(states[-1], deterministic)
 
   def exits(self, tokens, exits, layer_dropout, deterministic):
     """Returns the logits after so many layers each; see `T5.exits`."""
     states, _ = self._read(tokens, deterministic, layer_dropout)
     chosen = [*(states[count - 1] for count in exits), states[-1]]
-    return [self._read_out(each, deterministic) for each in chosen]
+    return [self.read_out(each, deterministic) for each in chosen]
 
   def start(self, tokens, length: int) -> LMCache:
     """Reads the tokens, and leaves room for more.
@@ -122,17 +122,25 @@ class Decoder(nn.Module):
       layers, jnp.broadcast_to(line, (tokens.shape[0], *line.shape))
     )
 
-  def step(self, tokens, positions, cache: LMCache):
-    """Advances by Q tokens a row."""
-    x = self.token_embedder(tokens)
+  def step(self, x, positions, cache: LMCache, layers: slice = slice(None)):
+    """Advances by Q tokens a row, through some of the layers."""
     bias = relative_bias.step_bias(cache.bias_line, positions, x.shape[1])
-    layers = []
-    for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
+    after = []
+    for layer, layer_cache in zip(
+      self.layers[layers], cache.layers[layers], strict=True
+    ):
       x, layer_cache = layer.step(x, positions, layer_cache, bias)
-      layers.append(layer_cache)
-    return self._logits(self.decoder_norm(x)), dataclasses.replace(
-      cache, layers=tuple(layers)
-    )
+      after.append(layer_cache)
+    caches = list(cache.layers)
+    caches[layers] = after
+    return x, dataclasses.replace(cache, layers=tuple(caches))
+
+  def read_out(self, x, deterministic=True):
+    """Returns the logits."""
+    y = self.dropout(self.decoder_norm(x), deterministic=deterministic)
+    if self.config.logits_via_embedding:
+      return self.token_embedder.attend(y)
+    return self.logits_dense(y)
 
   def _read(self, tokens, deterministic, layer_dropout=()):
     x = self.dropout(self.token_embedder(tokens), deterministic=deterministic)
@@ -152,15 +160,6 @@ class Decoder(nn.Module):
       states.append(x := y)
       memories.append(memory)
     return states, memories
-
-  def _read_out(self, x, deterministic):
-    y = self.dropout(self.decoder_norm(x), deterministic=deterministic)
-    return self._logits(y)
-
-  def _logits(self, y):
-    if self.config.logits_via_embedding:
-      return self.token_embedder.attend(y)
-    return self.logits_dense(y)
 
 
 class LM(nn.Module):
@@ -193,4 +192,19 @@ class LM(nn.Module):
     return self.decoder.start(tokens, length)
 
   def extend(self, tokens, positions, cache: LMCache):
-    return self.decoder.step(tokens, positions, cache)
+    x, cache = self.decoder.step(
+      self.decoder.token_embedder(tokens), positions, cache
+    )
+    return self.read_out(x), cache
+
+  def extend_first(self, tokens, positions, cache: LMCache, layers: int):
+    x = self.decoder.token_embedder(tokens)
+    return self.decoder.step(x, positions, cache, slice(layers))
+
+  def extend_rest(self, states, positions, cache: LMCache, layers: int):
+    rest = slice(layers, None)
+    x, cache = self.decoder.step(states, positions, cache, rest)
+    return self.read_out(x), cache
+
+  def read_out(self, states):
+    return self.decoder.read_out(states)

@@ -8,7 +8,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from specdec_jax.array_typing import Array, Key, Params
+from specdec_jax.array_typing import Array, Cache, Float, Int, Key, Params
 from specdec_jax.t5 import blocked
 from specdec_jax.t5.config import StackConfig
 
@@ -31,6 +31,11 @@ class FlaxModel(abc.ABC):
     T5X; a vocabulary decodes them to its unknown token.
     """
     return self.config.vocab_size
+
+  @property
+  @abc.abstractmethod
+  def num_layers(self) -> int:
+    """Layers of the decoder."""
 
   @property
   @abc.abstractmethod
@@ -65,9 +70,37 @@ class FlaxModel(abc.ABC):
       return params
     return blocked.lay_out(params) if self.config.dtype == "float32" else params
 
+  def extend_first(
+    self,
+    params: Params,
+    tokens: Int[Array, "B Q"],
+    positions: Int[Array, "B"],
+    cache: Cache,
+    layers: int,
+  ) -> tuple[Float[Array, "B Q D"], Cache]:
+    """Lets tokens go through the first layers; see `base.LayeredModel`."""
+    return self._apply("extend_first", params, tokens, positions, cache, layers)
+
+  def read_out(
+    self, params: Params, states: Float[Array, "B Q D"]
+  ) -> Float[Array, "B Q V"]:
+    """Returns logits of any layer's states; see `base.LayeredModel`."""
+    return self._apply("read_out", params, states)
+
+  def extend_rest(
+    self,
+    params: Params,
+    states: Float[Array, "B Q D"],
+    positions: Int[Array, "B"],
+    cache: Cache,
+    layers: int,
+  ) -> tuple[Float[Array, "B Q V"], Cache]:
+    """Lets states go through the other layers; see `base.LayeredModel`."""
+    return self._apply("extend_rest", params, states, positions, cache, layers)
+
   @abc.abstractmethod
   def _init(self, key) -> Any:
     """Returns random parameters with their logical axes."""
 
-  def _apply(self, method: Callable, params: Params, *arguments) -> Any:
+  def _apply(self, method: Callable | str, params: Params, *arguments) -> Any:
     return self.module.apply({"params": params}, *arguments, method=method)

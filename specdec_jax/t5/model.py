@@ -35,6 +35,11 @@ class T5Model(FlaxModel):
     return T5(self.config)
 
   @property
+  def num_layers(self) -> int:
+    """Layers of the decoder."""
+    return self.config.num_decoder_layers
+
+  @property
   def shares_encoder(self) -> bool:
     """Whether it has no encoder, but reads what its target's returns."""
     return not self.config.has_encoder

@@ -249,23 +249,25 @@ class Decoder(_Stack):
     shared = None if config.relative_bias_per_layer else line()
     return T5Cache(layers, shared, encoder_mask)
 
-  def step(self, x, positions, cache: T5Cache):
-    """Advances by Q tokens a row."""
+  def step(self, x, positions, cache: T5Cache, layers: slice = slice(None)):
+    """Advances by Q tokens a row, through some of the layers."""
     cross_bias = _mask_bias(cache.encoder_mask)
 
     def bias_of(line):
       return relative_bias.step_bias(line, positions, x.shape[1])
 
     shared = None if cache.bias_line is None else bias_of(cache.bias_line)
-    layers = []
-    for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
+    after = []
+    for layer, layer_cache in zip(
+      self.layers[layers], cache.layers[layers], strict=True
+    ):
       own = layer_cache.bias_line
       bias = shared if own is None else bias_of(own)
       x, layer_cache = layer.step(x, positions, layer_cache, bias, cross_bias)
-      layers.append(layer_cache)
-    return self.decoder_norm(x), dataclasses.replace(
-      cache, layers=tuple(layers)
-    )
+      after.append(layer_cache)
+    caches = list(cache.layers)
+    caches[layers] = after
+    return x, dataclasses.replace(cache, layers=tuple(caches))
 
 
 class T5(nn.Module):
@@ -295,7 +297,7 @@ class T5(nn.Module):
       inputs > 0,
       deterministic,
     )
-    return self._logits(self.decoder.read_out(last, deterministic))
+    return self.read_out(last, deterministic)
 
   def __call__(self, inputs, decoder_input_tokens, deterministic=True):
     encoded = self.encode(inputs, deterministic)
@@ -321,10 +323,7 @@ class T5(nn.Module):
       layer_dropout,
     )
     chosen = [*(states[count - 1] for count in exits), states[-1]]
-    return [
-      self._logits(self.decoder.read_out(each, deterministic))
-      for each in chosen
-    ]
+    return [self.read_out(each, deterministic) for each in chosen]
 
   def start(
     self, encoded: Float[Array, "B S D"], inputs: Int[Array, "B S"], length: int
@@ -332,8 +331,20 @@ class T5(nn.Module):
     return self.decoder.start(encoded, inputs > 0, length)
 
   def extend(self, tokens, positions, cache: T5Cache):
-    y, cache = self.decoder.step(self.token_embedder(tokens), positions, cache)
-    return self._logits(y), cache
+    x, cache = self.decoder.step(self.token_embedder(tokens), positions, cache)
+    return self.read_out(x), cache
+
+  def extend_first(self, tokens, positions, cache: T5Cache, layers: int):
+    x = self.token_embedder(tokens)
+    return self.decoder.step(x, positions, cache, slice(layers))
+
+  def extend_rest(self, states, positions, cache: T5Cache, layers: int):
+    rest = slice(layers, None)
+    x, cache = self.decoder.step(states, positions, cache, rest)
+    return self.read_out(x), cache
+
+  def read_out(self, states, deterministic=True):
+    return self._logits(self.decoder.read_out(states, deterministic))
 
   def _logits(self, y):
     if self.config.logits_via_embedding:

@@ -48,7 +48,7 @@ def self_draft(
   others = {
     name: value for name, value in stack.items() if not name.startswith(_LAYER)
   }
-  layers = check_layers(layers, len(stack) - len(others))
+  layers = _check(layers, model.num_layers)
   chosen = {
     f"{_LAYER}{i}": stack[f"{_LAYER}{layer}"] for i, layer in enumerate(layers)
   }
@@ -58,16 +58,7 @@ def self_draft(
   return draft, kept | {"decoder": others | chosen}
 
 
-def check_layers(layers: Sequence[int], num_layers: int) -> tuple[int, ...]:
-  """Returns the layers as a tuple.
-
-  Args:
-    layers: As in `self_draft`.
-    num_layers: How many the decoder has.
-
-  Raises:
-    ValueError: If they are not a choice of these.
-  """
+def _check(layers: Sequence[int], num_layers: int) -> tuple[int, ...]:
   layers = tuple(layers)
   if (
     not layers

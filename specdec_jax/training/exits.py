@@ -63,11 +63,10 @@ class ExitLoss:
     Raises:
       ValueError: If not, or it has no encoder of its own.
     """
-    num_layers = _num_layers(model)
-    if self.exits[-1] >= num_layers:
+    if self.exits[-1] >= model.num_layers:
       raise ValueError(
         f"ExitLoss.exits is {self.exits}, and the model's decoder has"
-        f" {num_layers} layers; give numbers below that."
+        f" {model.num_layers} layers; give numbers below that."
       )
     if isinstance(model, T5Model) and model.shares_encoder:
       raise ValueError(
@@ -80,7 +79,7 @@ class ExitLoss:
     if not self.layer_dropout:
       return ()
     # There are two layers at least: an exit, and what is left of the model.
-    deepest = _num_layers(model) - 1
+    deepest = model.num_layers - 1
     return tuple(
       self.layer_dropout * (2 ** (layer / deepest) - 1)
       for layer in range(deepest + 1)
@@ -98,9 +97,3 @@ class ExitLoss:
     parts = zip(self.exits, exits, strict=True)
     mean = sum(depth * loss for depth, loss in parts) / sum(self.exits)
     return (1 - self.share) * last + self.share * mean
-
-
-def _num_layers(model: T5Model | LMModel) -> int:
-  if isinstance(model, T5Model):
-    return model.config.num_decoder_layers
-  return model.config.num_layers
