@@ -284,7 +284,7 @@ def _check_pairs(pairs: Sequence[PairConfig]) -> None:
         " and only models have a line in a model card; give it to"
         " measure_alpha."
       )
-    each.check_no_lookup("a card's lines are of models")
+    each.check_only_draft("a card's lines are of models")
   names = [each.name for each in pairs]
   for name in names:
     # It names a folder.

@@ -126,7 +126,7 @@ def run(
   check_integers(1, min_tokens=min_tokens, batch_size=batch_size)
   check_drafts(drafts, "measure_alpha.drafts")
   for each in drafts.values():
-    each.check_no_lookup("alpha is of a draft's laws")
+    each.check_only_draft("alpha is of a draft's laws")
   for each in drafts.values():
     each.load_vocabulary()
   first, *others = drafts.values()

@@ -113,13 +113,12 @@ def run(
     repeats=repeats,
     input_length_multiple=input_length_multiple,
   )
+  pair.check_only_draft("the curve is of a draft's calls")
   if not pair.has_draft:
     raise ValueError(
       "PairConfig.draft is None; there is no gamma to choose without a draft,"
       " so name one."
     )
-
-  pair.check_no_lookup("the curve is of a draft's calls")
   if pair.stops:
     raise ValueError(
       f"PairConfig.stops is {pair.stops}, but the curve is of rounds with"

@@ -277,8 +277,8 @@ def _draft(
   """Lets the drafter guess.
 
   Returns:
-    The guesses, and the state with the drafter's cache after them; of a drafter
-    that shares the target's layers with the target's.
+    The guesses, and the state with the cache that the drafter has written to,
+    its own, or, where it shares the target's layers, the target's.
   """
   gamma = run.config.gamma
   if run.drafter is None:
@@ -302,7 +302,7 @@ def _draft(
 
 
 def _shared_layers(drafter: Drafter | None) -> int:
-  """How many of the target's layers the drafter has gone through."""
+  """How many of the target's layers the drafter guesses with."""
   return getattr(drafter, "shared_layers", 0)
 
 
@@ -538,11 +538,11 @@ def _check_models(target, drafter, config: SpeculativeConfig):
       f" with vocab_size={target.vocab_size}, for example"
       f" sd.model_drafter(draft, vocab_size={target.vocab_size})."
     )
-  if _shared_layers(drafter) and drafter.model != target:
+  model = getattr(drafter, "model", None)
+  if _shared_layers(drafter) and model != target:
     raise ValueError(
-      f"The drafter shares layers of {drafter.model}, and the target is"
-      f" {target}; make it of the target: sd.early_exit_drafter(target,"
-      " layers=...)."
+      f"The drafter shares layers of {model}, and the target is {target}; make"
+      " it of the target: sd.early_exit_drafter(target, layers=...)."
     )
 
 

@@ -50,6 +50,9 @@ class PairConfig:
     self_draft_layers: The target's decoder layers that are the draft
       (`t5.self_draft`), `(0, 1, 2)` for the exit after three; None if it is a
       model of its own.
+    early_exit: After how many of its layers the target guesses, to go on with
+      the same work (`sd.early_exit_drafter`); its guesses are those of
+      `self_draft_layers` with as many. None for no exit.
     prompt_lookup: The shortest match that guesses are copied from, in tokens
       (`sd.prompt_lookup_drafter`); the draft, if there is one, guesses where
       nothing matches. None for no lookup.
@@ -68,6 +71,7 @@ class PairConfig:
   draft_config: str | None = None
   dtype: str = "float32"
   self_draft_layers: tuple[int, ...] | None = None
+  early_exit: int | None = None
   prompt_lookup: int | None = None
   stops: tuple[int, ...] = ()
   confidence: float | None = None
@@ -88,6 +92,15 @@ class PairConfig:
           " the target's layers are a draft themselves, so set one of the two"
           " to None."
         )
+    if self.early_exit is not None:
+      check_integers(1, **{"PairConfig.early_exit": self.early_exit})
+      if self.has_draft or self.prompt_lookup is not None:
+        raise ValueError(
+          f"PairConfig.early_exit is {self.early_exit}, draft"
+          f" {self.draft!r}, self_draft_layers {self.self_draft_layers} and"
+          f" prompt_lookup {self.prompt_lookup}; an exit drafts alone, so set"
+          " the others to None."
+        )
     if self.prompt_lookup is not None:
       check_integers(1, **{"PairConfig.prompt_lookup": self.prompt_lookup})
     object.__setattr__(self, "stops", tuple(self.stops))
@@ -96,36 +109,45 @@ class PairConfig:
     ):
       raise ValueError(
         f"PairConfig.stops is {self.stops}, confidence {self.confidence} and"
-        f" draft {self.draft_name!r}; a draft that stops early needs both"
+        f" the draft {self.draft_name!r}; a draft that stops early needs both"
         " numbers, another one neither: stops=(), confidence=None."
       )
 
   @property
   def has_draft(self) -> bool:
-    """Whether a model or a table guesses."""
+    """Whether a model of its own, or a table, guesses."""
     return self.draft is not None or self.self_draft_layers is not None
 
   @property
   def has_drafter(self) -> bool:
     """Whether anything guesses; without it gamma must be 0."""
-    return self.has_draft or self.prompt_lookup is not None
+    others = (self.early_exit, self.prompt_lookup)
+    return self.has_draft or any(each is not None for each in others)
 
   @property
   def draft_name(self) -> str | None:
     """What to call the draft in reports; None if there is none."""
-    if self.self_draft_layers is None:
-      return self.draft
-    return f"layers {self.self_draft_layers} of {self.target}"
+    if self.early_exit is not None:
+      return f"exit after {self.early_exit} layers of {self.target}"
+    if self.self_draft_layers is not None:
+      return f"layers {self.self_draft_layers} of {self.target}"
+    return self.draft
 
-  def check_no_lookup(self, why: str) -> None:
-    """Checks that nothing is copied.
+  def check_only_draft(self, why: str) -> None:
+    """Checks that all guesses are a draft's, or that there are none.
 
     Args:
       why: What is asked of the drafter, for the error.
 
     Raises:
-      ValueError: If `prompt_lookup` is set.
+      ValueError: If `early_exit` or `prompt_lookup` is set.
     """
+    if self.early_exit is not None:
+      raise ValueError(
+        f"PairConfig.early_exit is {self.early_exit}, but {why}, and an exit"
+        " has none of its own; set it to None, and self_draft_layers to"
+        f" range({self.early_exit}), which guesses the same."
+      )
     if self.prompt_lookup is not None:
       raise ValueError(
         f"PairConfig.prompt_lookup is {self.prompt_lookup}, but {why}, and"
@@ -194,6 +216,8 @@ class PairConfig:
     target_params: Params,
   ) -> tuple[sd.DecoderModel | None, Params]:
     """Returns the draft and its parameters, or None and None."""
+    if self.early_exit is not None:
+      sd.early_exit_drafter(target, layers=self.early_exit)  # It can be made.
     if self.self_draft_layers is not None:
       return t5.self_draft(target, target_params, self.self_draft_layers)
     if self.draft is None:
@@ -250,6 +274,9 @@ class Pair:
   @property
   def drafter(self) -> sd.Drafter | None:
     """What guesses for this target."""
+    if self.config.early_exit is not None:
+      target: Any = self.target  # Of layers, as `PairConfig.load` has checked.
+      return sd.early_exit_drafter(target, layers=self.config.early_exit)
     size = self.target.vocab_size
     if self.draft is None:
       drafter = None

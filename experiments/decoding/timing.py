@@ -21,7 +21,7 @@ from experiments.decoding.batching import Batch, budgets, example_keys
 from experiments.decoding.decode import check_finite
 from experiments.decoding.pair import Pair
 from specdec_jax.array_typing import Array, Float, Int
-from specdec_jax.drafters import ModelDrafter
+from specdec_jax.drafters import EarlyExitDrafter, ModelDrafter
 from specdec_jax.sampling import argmax, make_sampler
 
 _SAMPLE_SECONDS = 0.1
@@ -46,7 +46,8 @@ class Costs(NamedTuple):
       verification before it; it has two tokens per row, or one if the draft
       keeps no cache. The verification has filled the processor's caches with
       the target's weights, so it takes longer than such calls among
-      themselves. Of a drafter that is no model all of a round's drafting.
+      themselves. Of a drafter that is no model all of a round's drafting; of an
+      early exit what a round takes longer than the verification alone.
   """
 
   target_prefill: float
@@ -429,14 +430,21 @@ def parts_sampler(
     )
   else:
     timers["draft_step"] = lambda: 0.0
+    guess_often = functools.partial(
+      _verify_and_guess_often,
+      *target,
+      target_start,
+      pair.drafter,
+      pair.drafter_params,
+      draft_start.cache,
+    )
+    if isinstance(pair.drafter, EarlyExitDrafter):
+      guess_often = functools.partial(
+        _guess_and_go_on_often, *target, target_start, pair.drafter
+      )
     timers["draft_first"] = _timer(
       functools.partial(
-        _verify_and_guess_often,
-        *target,
-        target_start,
-        pair.drafter,
-        pair.drafter_params,
-        draft_start.cache,
+        guess_often,
         make_sampler(config.sampling, len(inputs)),
         config.gamma,
         config.width,
@@ -562,6 +570,37 @@ def _verify_and_guess_often(
   tokens = jnp.repeat(target_start.token[:, None], gamma + 1, axis=1)
   start = (tokens, text, target_start.cache, drafter_cache)
   return jax.lax.fori_loop(0, num_calls, body, start)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3, 5, 6))
+def _guess_and_go_on_often(
+  target, params, start, drafter, sampler, gamma, width, num_calls
+):
+  """Lets the target guess at an early exit and go on from there, in turns."""
+  batch = start.token.shape[0]
+  keys = jax.random.split(jax.random.key(0), batch)
+  text = jnp.zeros((batch, width + gamma + 1), jnp.int32)
+
+  def body(i, carry):
+    text, cache = carry
+    context = sd.Context(
+      text, jnp.full((batch,), i % width + 1), start.position
+    )
+    draft, cache = drafter.draft(params, context, cache, keys, sampler, gamma)
+    logits, cache = target.extend_rest(
+      params,
+      draft.states,
+      start.position + i % width,
+      cache,
+      drafter.shared_layers,
+    )
+    last = argmax(logits)[:, -1:]
+    text = jax.lax.dynamic_update_slice_in_dim(
+      text, last, (i + 1) % width, axis=1
+    )
+    return text, cache
+
+  return jax.lax.fori_loop(0, num_calls, body, (text, start.cache))
 
 
 def _seconds(function: Callable) -> float:

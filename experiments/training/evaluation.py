@@ -3,7 +3,6 @@
 And how good its early exits are, as drafts of it.
 """
 
-import collections
 import dataclasses
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
@@ -153,13 +152,13 @@ class Exits:
     """
     if not self._steps:
       return {}
-    kept, tokens = collections.Counter(), collections.Counter()
+    kept, tokens = (dict.fromkeys(self._steps, 0.0) for _ in range(2))
     for batch in batches:
       for count, acceptance_step in self._steps.items():
         _, exit_params = t5.self_draft(self._model, params, range(count))
         _, one, other = acceptance_step(exit_params, params, *batch)
         kept[count] += float(one)
-        tokens[count] += int(other)
+        tokens[count] += float(other)
     return {
       f"validation_exit_{count}_acceptance": kept[count] / tokens[count]
       for count in self._steps

@@ -93,13 +93,20 @@ def fallback_drafter(first: Drafter, second: Drafter) -> FallbackDrafter:
 
   Raises:
     TypeError: If one is no drafter.
-    ValueError: If their vocabularies differ.
+    ValueError: If their vocabularies differ, or one is an early exit of the
+      target.
   """
   for name, drafter in (("first", first), ("second", second)):
     if not isinstance(drafter, Drafter):
       raise TypeError(
         f"{name} is {type(drafter).__name__}; give a Drafter, such as"
         " sd.prompt_lookup_drafter(vocab_size) or sd.model_drafter(draft)."
+      )
+    if getattr(drafter, "shared_layers", 0):
+      raise ValueError(
+        f"{name} is an {type(drafter).__name__}, which drafts for all rows, in"
+        " the target's cache; give sd.model_drafter of t5.self_draft with the"
+        " same layers."
       )
   if first.vocab_size != second.vocab_size:
     raise ValueError(

@@ -373,3 +373,6 @@ def test_what_does_not_fit_is_refused():
   ):
     with pytest.raises(ValueError, match=message):
       sd.speculative_generate(jax.random.key(0), INPUTS, **fitting | changes)
+  lookup = sd.prompt_lookup_drafter(48)
+  with pytest.raises(ValueError, match="second is an EarlyExitDrafter"):
+    sd.fallback_drafter(lookup, fitting["drafter"])

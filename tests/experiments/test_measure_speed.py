@@ -10,6 +10,7 @@ from experiments import environment, measure_speed
 from experiments.decoding import timing
 from experiments.decoding.task import Task
 from experiments.records import Records
+from tests.experiments import tiny_pair
 from tests.experiments.tiny_pair import TEXTS
 
 
@@ -224,3 +225,26 @@ def test_copies_are_timed_like_drafts(arguments, pair_config):
   assert 0 < none < 1
   assert others == pytest.approx([0, 0, 1 - none])
   assert lines[1]["scored"] == [0, 0, 0, 1]
+
+
+def test_an_exit_is_timed_with_the_targets_call_that_goes_on_from_it(
+  arguments, pair_config, tmp_path
+):
+  tiny_pair.save_two_layers(
+    tmp_path / "deep", vocab_size=pair_config.load_vocabulary().vocab_size
+  )
+  exit_ = dataclasses.replace(
+    pair_config, target=str(tmp_path / "deep"), draft=None, early_exit=1
+  )
+  layers = dataclasses.replace(exit_, early_exit=None, self_draft_layers=(0,))
+  drafts = {"exit": exit_, "layers": layers}
+  found, same = measure_speed.run(**{**arguments, "drafts": drafts})
+  assert found["equal_to_baseline"] is True
+  assert found["kept"] == same["kept"]
+  assert found["alpha_hat"] == same["alpha_hat"]
+  assert found["parts_ms"]["draft_step"] == 0
+  assert found["parts_ms"]["draft_first"] >= 0
+  assert found["draft_parameters"] == 0 < same["draft_parameters"]
+  assert found["theorem_3_8"] * math.prod(found["error_terms"].values()) == (
+    pytest.approx(found["speedup"]["median"])
+  )

@@ -58,6 +58,14 @@ def save_zeros(path: pathlib.Path, *, vocab_size: int) -> pathlib.Path:
   return path
 
 
+def save_two_layers(path: pathlib.Path, *, vocab_size: int) -> t5.T5Model:
+  """Saves a random target whose decoder has an early exit, and returns it."""
+  sizes = SIZES | {"num_decoder_layers": 2}
+  model = t5.T5Model(t5.T5Config(vocab_size=vocab_size, **sizes))
+  t5.save(path, model, model.init(jax.random.key(0)))
+  return model
+
+
 def make_pair(folder: pathlib.Path) -> pathlib.Path:
   """Saves target, draft and sentencepiece.model.
 

@@ -4,6 +4,7 @@ import shutil
 import jax
 import pytest
 
+import specdec_jax as sd
 from experiments.decoding.drafts import load_drafts
 from experiments.decoding.pair import Pair
 from specdec_jax import t5
@@ -124,6 +125,31 @@ def test_a_target_that_drafts_for_itself(pair_config, pair):
     dataclasses.replace(config, self_draft_layers=(0, 1)).load()
   with pytest.raises(ValueError, match=r"layers is \(0,\) and draft '.*draft'"):
     dataclasses.replace(pair_config, self_draft_layers=(0,))
+
+
+def test_a_target_that_goes_on_with_its_own_guesses(pair_config, tmp_path):
+  model = tiny_pair.save_two_layers(
+    tmp_path / "deep", vocab_size=pair_config.load_vocabulary().vocab_size
+  )
+  config = dataclasses.replace(
+    pair_config, target=str(tmp_path / "deep"), draft=None, early_exit=1
+  )
+  assert config.has_drafter
+  assert config.draft_name == f"exit after 1 layers of {config.target}"
+  loaded = config.load()
+  assert loaded.drafter == sd.early_exit_drafter(model, layers=1)
+  assert loaded.draft is loaded.drafter_params is None
+  with pytest.raises(ValueError, match="early_exit is 1, but why, .*range"):
+    config.check_only_draft("why")
+  with pytest.raises(ValueError, match="layers is 2, and the target has 2"):
+    dataclasses.replace(config, early_exit=2).load()
+  for changes in (
+    {"draft": pair_config.draft},
+    {"self_draft_layers": (0,)},
+    {"prompt_lookup": 1},
+  ):
+    with pytest.raises(ValueError, match=r"PairConfig\.early_exit is 1, draft"):
+      dataclasses.replace(config, **changes)
 
 
 def test_drafts_of_one_target_share_its_weights(pair_config, pair):
