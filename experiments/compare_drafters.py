@@ -65,7 +65,9 @@ def run(
 
   Args:
     drafts: By what to call each drafter, the target with it: a model, an n-gram
-      table, `PairConfig.prompt_lookup`, or that with one of them.
+      table, layers of the target (`PairConfig.self_draft_layers`,
+      `PairConfig.early_exit`), `PairConfig.prompt_lookup`, or that with one of
+      the first three.
     task: See `measure_speed.run`, as for all that follow.
     output_dir: Where the results go; what is there is not timed again.
     max_input_length: Most tokens of a text, EOS included.

@@ -1,4 +1,4 @@
-"""The target's own first layers as the drafter, whose work it goes on with.
+"""The target's own first layers as the drafter, on whose work its call builds.
 
 A guess is what the final norm and the logits make of what some first layers
 hand on (LayerSkip, Elhoushi et al. 2024). The target's call then begins behind
@@ -76,7 +76,7 @@ class EarlyExitDrafter:
     sampler: Sampler,
     gamma: int,
   ) -> tuple[Draft, Cache]:
-    """Guesses in a scan of `gamma` calls of the layers, and one call more.
+    """Guesses in a scan of `gamma` calls of these layers, and a last call.
 
     Args:
       params: The target's.
@@ -101,7 +101,7 @@ class EarlyExitDrafter:
       step, (token, context.position + last, cache), uniform
     )
     tokens, probs, states = (x.swapaxes(0, 1) for x in made)
-    # What has gone through all but the last guess goes through that as well.
+    # The last guess was drawn, but has not gone through the layers.
     of_last, cache = self._first(params, token, position, cache)
     states = jnp.concatenate([states, of_last], axis=1)
     return Draft(tokens, probs, states=states), cache

@@ -7,7 +7,7 @@ an encoder-decoder's draft reads what the target's encoder returned. All
 parameters are the target's: no array is copied, on whatever device it lies.
 
 A target is seldom good at that untrained, since no layer but the last has
-learned to hand over to the norm; `training.exits` teaches it.
+learned to hand over to the norm; `training/exits.py` teaches it.
 """
 
 import dataclasses
