@@ -13,6 +13,7 @@ from specdec_jax.base import (
   SpeculationStats,
 )
 from specdec_jax.config import SamplingConfig, SpeculativeConfig
+from specdec_jax.continuous import ContinuousBatch
 from specdec_jax.drafters import (
   NgramTable,
   adaptive_drafter,
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 
 __all__ = [
   "Context",
+  "ContinuousBatch",
   "DecoderModel",
   "Draft",
   "Drafter",

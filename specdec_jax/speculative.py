@@ -412,7 +412,7 @@ def prepare(
   if not isinstance(config, SpeculativeConfig):
     raise TypeError(f"config is {config!r}; give a SpeculativeConfig.")
   _check_models(target, drafter, config)
-  inputs = _check_inputs(inputs, target)
+  inputs = check_inputs(inputs, target)
   batch = inputs.shape[0]
   row_keys(key, batch)
   # Where nothing is drawn both rules keep the same guesses.
@@ -513,7 +513,14 @@ def _check_models(target, drafter, config: SpeculativeConfig):
     )
 
 
-def _check_inputs(inputs, target: DecoderModel) -> Int[Array, "B S"]:
+def check_inputs(
+  inputs: Int[Array | np.ndarray, "B S"], target: DecoderModel
+) -> Int[Array, "B S"]:
+  """Checks inputs and puts them on device.
+
+  Raises:
+    ValueError: If they are no token ids of the target's.
+  """
   if not isinstance(inputs, jax.Array):
     inputs = np.asarray(inputs)
   if inputs.ndim != 2 or not jnp.issubdtype(inputs.dtype, jnp.integer):

@@ -26,6 +26,7 @@ LAYERS = (
   "acceptance",
   "speculative",
   "autoregressive",
+  "continuous",
 )
 MODELS = ("t5", "lm")
 # What a model package may know of the rest.

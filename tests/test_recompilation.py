@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import specdec_jax as sd
-from specdec_jax import speculative
+from specdec_jax import continuous, speculative
 from specdec_jax.drafters import NgramModel
 from tests import toy
 
@@ -186,6 +186,51 @@ def test_a_call_with_inputs_on_the_device_transfers_them_no_more(warm):
   # What the call puts on the device (budgets, temperatures) it does by name.
   with jax.transfer_guard("disallow"):
     jax.block_until_ready(sd.speculative_generate(key, inputs, **arguments))
+
+
+def _slots(kind):
+  """Slots that have had a request, and so have all of their programs."""
+  batch = sd.ContinuousBatch(
+    slots=3,
+    input_length=4,
+    config=toy.config(gamma=3, max_new_tokens=8, temperature=1.0),
+    **_pair(kind).models,
+  )
+  _play(batch, [np.array([2])])
+  return batch
+
+
+def _play(batch, requests, **options):
+  for i, inputs in enumerate(requests):
+    batch.insert(batch.free[-1], jax.random.key(i), inputs, **options)
+    for slot in batch.advance(1 + i):
+      batch.output(slot)
+
+
+REQUESTS = [np.array([2, 3]), np.array([1, 4, 4, 2]), np.array([3])]
+
+
+def test_requests_that_come_and_go_compile_nothing(kind):
+  batch = _slots(kind)
+  traced = len(CountingModel.calls)
+  with compilations() as found:
+    _play(batch, REQUESTS[:1])
+    _play(batch, REQUESTS[1:2], temperature=0.0, max_new_tokens=2)
+    # Other slots of the same models.
+    _play(_slots(kind), REQUESTS)
+  assert CountingModel.calls[traced:] == []
+  assert found == []
+
+
+def test_rounds_of_slots_transfer_nothing():
+  batch = _slots("model")
+  for slot, inputs in enumerate(REQUESTS):
+    batch.insert(slot, jax.random.key(slot), inputs)
+  rounds = jax.device_put(np.int32(5))
+  run, slots = jax.device_put((batch._run, batch._slots))
+  with jax.transfer_guard("disallow"):
+    _, progress = jax.block_until_ready(continuous.advance(run, slots, rounds))
+  assert np.all(progress.lengths > 0)
 
 
 def _primitives(jaxpr):
