@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 import specdec_jax as sd
-from experiments import environment, gin_cli
+from experiments import environment, gin_cli, memory
 from experiments.ahead_of_time import chips as chip_table
 from experiments.ahead_of_time import hlo, page, programs, roofline
 from experiments.checks import check_integers
@@ -249,7 +249,7 @@ def _cell(
     "lower": between - before,
     "compile": time.perf_counter() - between,
   }
-  cell["memory"] = memory_of(compiled)
+  cell["memory"] = memory.of_program(compiled)
   cell["fits"] = fits(cell["memory"], chip.memory)
   program = hlo.parse(compiled.as_text())
   body = hlo.decoding_loop(program)
@@ -265,31 +265,14 @@ def _cell(
   return cell
 
 
-def memory_of(compiled: Any) -> dict[str, int]:
-  """Returns what a device needs for a compiled program, in bytes.
-
-  `total` is what is held at once at most: arguments, outputs and temporaries,
-  less what outputs share with arguments, and the program itself.
-  """
-  found = compiled.memory_analysis()
-  parts = {
-    "arguments": int(found.argument_size_in_bytes),
-    "outputs": int(found.output_size_in_bytes),
-    "temporaries": int(found.temp_size_in_bytes),
-    "aliased": int(found.alias_size_in_bytes),
-    "code": int(found.generated_code_size_in_bytes),
-  }
-  return parts | {"total": sum(parts.values()) - 2 * parts["aliased"]}
-
-
-def fits(memory: dict[str, int], available: int) -> bool:
+def fits(needed: dict[str, int], available: int) -> bool:
   """Whether a program's memory is there.
 
   Args:
-    memory: From `memory_of`.
+    needed: From `memory.of_program`.
     available: Bytes.
   """
-  return memory["total"] <= available
+  return needed["total"] <= available
 
 
 def _movement(program, body, model, length, shape, parts) -> dict[str, int]:

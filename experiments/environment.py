@@ -34,6 +34,17 @@ def describe(dtype: str) -> dict[str, str | int | None]:
   }
 
 
+def machine(
+  environment: dict[str, str | int | None],
+) -> dict[str, str | int | None]:
+  """Returns the part of a description that times depend on."""
+  return {
+    name: value
+    for name, value in environment.items()
+    if name not in ("date", "commit")
+  }
+
+
 def line(environment: dict[str, str | int | None]) -> str:
   """Returns a description in one line."""
   device = environment["device"]

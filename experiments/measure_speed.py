@@ -166,11 +166,7 @@ def run(
       "seed": seed,
       "code": environment.code_checksum(),
       # Times of one machine are not to be set beside those of another.
-      "machine": {
-        name: value
-        for name, value in where.items()
-        if name not in ("date", "commit")
-      },
+      "machine": environment.machine(where),
     },
     resume=resume,
   )

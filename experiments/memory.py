@@ -1,8 +1,27 @@
-"""Whether something fits into memory, before it is made."""
+"""What memory a program takes, and whether something fits into it."""
+
+from typing import Any
 
 import jax
 
 _GIB = 2**30
+
+
+def of_program(compiled: Any) -> dict[str, int]:
+  """Returns what a device needs for a compiled program, in bytes.
+
+  `total` is what is held at once at most: arguments, outputs and temporaries,
+  less what outputs share with arguments, and the program itself.
+  """
+  found = compiled.memory_analysis()
+  parts = {
+    "arguments": int(found.argument_size_in_bytes),
+    "outputs": int(found.output_size_in_bytes),
+    "temporaries": int(found.temp_size_in_bytes),
+    "aliased": int(found.alias_size_in_bytes),
+    "code": int(found.generated_code_size_in_bytes),
+  }
+  return parts | {"total": sum(parts.values()) - 2 * parts["aliased"]}
 
 
 def available_bytes() -> int | None:

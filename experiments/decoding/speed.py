@@ -77,7 +77,7 @@ def make_cell(
     "equal_to_baseline": timing.same_tokens
     if sampling.greedy and config.is_exact and pair.config.dtype == "float32"
     else None,
-    **_counted(timing.stats),
+    **acceptance(timing.stats),
     "milliseconds_per_token": {
       "baseline": spread(timing.baseline_ms_per_token),
       "speculative": spread(timing.speculative_ms_per_token),
@@ -182,7 +182,8 @@ def _alpha(timing: Timing) -> float:
   return sd.acceptance_rate(timing.stats) or 0.0
 
 
-def _counted(stats: sd.SpeculationStats) -> dict[str, Any]:
+def acceptance(stats: sd.SpeculationStats) -> dict[str, Any]:
+  """Returns what the counters of texts say of acceptance, a row per text."""
   kept = np.sum(stats.accepted_histogram, axis=0)
   return {
     "alpha_hat": ratio_interval(stats.accepted, stats.examined),
@@ -262,7 +263,7 @@ def _group(
     "tokens": tokens,
     "baseline_examples": len(lengths),
     "baseline_tokens": baseline_tokens,
-    **_counted(stats),
+    **acceptance(stats),
     "milliseconds_per_token": None,
     "speedup": None,
     "predicted": None,

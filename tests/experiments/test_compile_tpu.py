@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from experiments import compile_tpu
+from experiments import compile_tpu, memory
 from experiments.ahead_of_time import chips, page
 from experiments.decoding.random_pair import RandomModel
 from experiments.paper.published import TABLES_2_AND_4
@@ -204,11 +204,11 @@ def test_memory_is_added_up_and_compared():
     generated_code_size_in_bytes=5,
   )
   compiled = types.SimpleNamespace(memory_analysis=lambda: analysis)
-  memory = compile_tpu.memory_of(compiled)
+  needed = memory.of_program(compiled)
   # What outputs share with arguments is there once.
-  assert memory["total"] == 100 + 30 + 50 + 5 - 20
-  assert compile_tpu.fits(memory, 165)
-  assert not compile_tpu.fits(memory, 164)
+  assert needed["total"] == 100 + 30 + 50 + 5 - 20
+  assert compile_tpu.fits(needed, 165)
+  assert not compile_tpu.fits(needed, 164)
 
 
 WRONG = {
