@@ -14,6 +14,8 @@
 | K      | width of one head                                             |
 | F      | hidden width of the feed-forward block                        |
 | N      | layers                                                        |
+| J      | drafts of one round, where there are several                  |
+| M      | nodes of the tree that they make                              |
 
 Signatures carry these letters as jaxtyping annotations, for example
 `Int[Array, "B Q"]`; the tests check them at run time.

@@ -21,6 +21,7 @@ from specdec_jax.array_typing import (
   Params,
 )
 from specdec_jax.sampling import Sampler
+from specdec_jax.tree import Tree
 
 
 class Prefill(NamedTuple):
@@ -85,6 +86,54 @@ class DecoderModel(Protocol):
     Returns:
       logits: float32[B, Q, V]; row i is for the token after `tokens[:, i]`.
       cache: With the entries of `tokens`.
+    """
+    ...
+
+
+@runtime_checkable
+class TreeModel(DecoderModel, Protocol):
+  """A model that scores several drafts in one call, as a target must."""
+
+  def extend_tree(
+    self,
+    params: Params,
+    tokens: Int[Array, "B M"],
+    positions: Int[Array, "B"],
+    cache: Cache,
+    tree: Tree,
+  ) -> tuple[Float[Array, "B M V"], Cache]:
+    """Scores the nodes of a tree, each after its own ancestors.
+
+    Node i of row b has the position `positions[b]` and its depth, and sees
+    its ancestors and what lies before `positions[b]`. Its cache entry goes to
+    the slot `positions[b] + i`, whatever its depth, until `keep` moves it.
+
+    Args:
+      params: The model's parameters.
+      tokens: int32[B, M], the root's first.
+      positions: int32[B], each row's position of the root.
+      cache: As in `DecoderModel.extend`.
+      tree: Of M nodes.
+
+    Returns:
+      logits: float32[B, M, V]; row i is for the token after node i.
+      cache: With the entries of all nodes.
+    """
+    ...
+
+  def keep(
+    self,
+    cache: Cache,
+    positions: Int[Array, "B"],
+    nodes: Int[Array, "B G"],
+  ) -> Cache:
+    """Moves a draft's entries to where `extend` would have put them.
+
+    Args:
+      cache: From `extend_tree`.
+      positions: As there.
+      nodes: int32[B, G]: the entry of node `nodes[b, i]` goes to `positions[b]
+        + 1 + i`. What the tree's other nodes left behind is stale.
     """
     ...
 
@@ -191,6 +240,29 @@ class Drafter(Protocol):
       keys: A typed key per row, fresh in every round.
       sampler: Turns logits into the probabilities to draw from.
       gamma: How many tokens to guess, at least 1.
+    """
+    ...
+
+
+@runtime_checkable
+class TreeDrafter(Drafter, Protocol):
+  """A drafter that guesses several times over, for a `TreeModel`.
+
+  In what `draft` returns the G of `Draft` are the M - 1 guesses of a tree, in
+  their order, each with the law that it was drawn from; none is filler.
+  """
+
+  @property
+  def are_independent(self) -> bool:
+    """Whether guesses with one parent, or with parents that are the same
+    token, are independent draws from one law."""
+    ...
+
+  def tree(self, gamma: int) -> Tree:
+    """How the guesses hang together.
+
+    Args:
+      gamma: As in `draft`, the most nodes of a path.
     """
     ...
 

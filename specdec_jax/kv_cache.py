@@ -77,3 +77,18 @@ class KVCache:
         value, mode="drop", unique_indices=True
       ),
     )
+
+  def move(
+    self, sources: Int[Array, "B G"], positions: Int[Array, "B"]
+  ) -> "KVCache":
+    """Returns the buffer with G entries a row copied to where others stood.
+
+    Args:
+      sources: int32[B, G], slots to copy from; all are read before any is
+        written.
+      positions: int32[B]; they go to `positions[b] .. positions[b] + G - 1`.
+    """
+    rows = jnp.arange(len(sources))[:, None]
+    return self.write(
+      self.key[rows, :, :, sources], self.value[rows, :, sources], positions
+    )

@@ -11,6 +11,7 @@ from specdec_jax.base import Prefill
 from specdec_jax.lm.config import LMConfig
 from specdec_jax.lm.network import LM, LMCache
 from specdec_jax.t5.flax_model import FlaxModel
+from specdec_jax.tree import Tree
 
 START_TOKEN = 0
 """What every sequence begins with, as in T5X: the pad token."""
@@ -80,6 +81,28 @@ class LMModel(FlaxModel):
   ) -> tuple[Float[Array, "B Q V"], LMCache]:
     """Scores Q tokens a row; see `DecoderModel.extend`."""
     return self._apply(LM.extend, params, tokens, positions, cache)
+
+  def extend_tree(
+    self,
+    params: Params,
+    tokens: Int[Array, "B M"],
+    positions: Int[Array, "B"],
+    cache: LMCache,
+    tree: Tree,
+  ) -> tuple[Float[Array, "B M V"], LMCache]:
+    """Scores the nodes of a tree; see `TreeModel.extend_tree`."""
+    return self._apply(LM.extend, params, tokens, positions, cache, tree)
+
+  def keep(
+    self,
+    cache: LMCache,
+    positions: Int[Array, "B"],
+    nodes: Int[Array, "B G"],
+  ) -> LMCache:
+    """Puts a draft's entries in order; see `TreeModel.keep`."""
+    sources = positions[:, None] + nodes
+    layers = tuple(each.move(sources, positions + 1) for each in cache.layers)
+    return dataclasses.replace(cache, layers=layers)
 
   @functools.partial(jax.jit, static_argnums=0)
   def _init(self, key):

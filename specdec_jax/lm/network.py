@@ -23,6 +23,7 @@ from specdec_jax.t5.layers import (
   MlpBlock,
   RelativeBiasTable,
 )
+from specdec_jax.tree import Tree
 
 
 @jax.tree_util.register_dataclass
@@ -115,10 +116,13 @@ class Decoder(nn.Module):
       layers, jnp.broadcast_to(line, (tokens.shape[0], *line.shape))
     )
 
-  def step(self, tokens, positions, cache: LMCache):
-    """Advances by Q tokens a row."""
+  def step(self, tokens, positions, cache: LMCache, tree: Tree | None = None):
+    """Advances by Q tokens a row, in a line or in a tree."""
     x = self.token_embedder(tokens)
-    bias = relative_bias.step_bias(cache.bias_line, positions, x.shape[1])
+    if tree is None:
+      bias = relative_bias.step_bias(cache.bias_line, positions, x.shape[1])
+    else:
+      bias = relative_bias.tree_bias(cache.bias_line, positions, tree)
     layers = []
     for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
       x, layer_cache = layer.step(x, positions, layer_cache, bias)
@@ -167,5 +171,5 @@ class LM(nn.Module):
   def start(self, tokens: Int[Array, "B S"], length: int) -> LMCache:
     return self.decoder.start(tokens, length)
 
-  def extend(self, tokens, positions, cache: LMCache):
-    return self.decoder.step(tokens, positions, cache)
+  def extend(self, tokens, positions, cache: LMCache, tree: Tree | None = None):
+    return self.decoder.step(tokens, positions, cache, tree)

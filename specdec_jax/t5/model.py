@@ -11,6 +11,7 @@ from specdec_jax.base import Prefill
 from specdec_jax.t5.config import T5Config
 from specdec_jax.t5.flax_model import FlaxModel
 from specdec_jax.t5.network import T5, T5Cache
+from specdec_jax.tree import Tree
 
 START_TOKEN = 0
 """T5's first decoder input is its pad token."""
@@ -131,6 +132,33 @@ class T5Model(FlaxModel):
   ) -> tuple[Float[Array, "B Q V"], T5Cache]:
     """Scores Q tokens a row; see `DecoderModel.extend`."""
     return self._apply(T5.extend, params, tokens, positions, cache)
+
+  def extend_tree(
+    self,
+    params: Params,
+    tokens: Int[Array, "B M"],
+    positions: Int[Array, "B"],
+    cache: T5Cache,
+    tree: Tree,
+  ) -> tuple[Float[Array, "B M V"], T5Cache]:
+    """Scores the nodes of a tree; see `TreeModel.extend_tree`."""
+    return self._apply(T5.extend, params, tokens, positions, cache, tree)
+
+  def keep(
+    self,
+    cache: T5Cache,
+    positions: Int[Array, "B"],
+    nodes: Int[Array, "B G"],
+  ) -> T5Cache:
+    """Puts a draft's entries in order; see `TreeModel.keep`."""
+    sources = positions[:, None] + nodes
+    layers = tuple(
+      dataclasses.replace(
+        each, self_attention=each.self_attention.move(sources, positions + 1)
+      )
+      for each in cache.layers
+    )
+    return dataclasses.replace(cache, layers=layers)
 
   @functools.partial(jax.jit, static_argnums=0)
   def _init(self, key):

@@ -23,6 +23,7 @@ from specdec_jax.t5.layers import (
   MlpBlock,
   RelativeBiasTable,
 )
+from specdec_jax.tree import Tree
 
 
 @jax.tree_util.register_dataclass
@@ -228,11 +229,13 @@ class Decoder(_Stack):
     shared = None if config.relative_bias_per_layer else line()
     return T5Cache(layers, shared, encoder_mask)
 
-  def step(self, x, positions, cache: T5Cache):
-    """Advances by Q tokens a row."""
+  def step(self, x, positions, cache: T5Cache, tree: Tree | None = None):
+    """Advances by Q tokens a row, in a line or in a tree."""
     cross_bias = _mask_bias(cache.encoder_mask)
 
     def bias_of(line):
+      if tree is not None:
+        return relative_bias.tree_bias(line, positions, tree)
       return relative_bias.step_bias(line, positions, x.shape[1])
 
     shared = None if cache.bias_line is None else bias_of(cache.bias_line)
@@ -285,8 +288,10 @@ class T5(nn.Module):
   ) -> T5Cache:
     return self.decoder.start(encoded, inputs > 0, length)
 
-  def extend(self, tokens, positions, cache: T5Cache):
-    y, cache = self.decoder.step(self.token_embedder(tokens), positions, cache)
+  def extend(self, tokens, positions, cache: T5Cache, tree: Tree | None = None):
+    y, cache = self.decoder.step(
+      self.token_embedder(tokens), positions, cache, tree
+    )
     return self._logits(y), cache
 
   def _logits(self, y):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from specdec_jax.array_typing import Array, Float, Int
+from specdec_jax.tree import Tree
 
 MASKED = -1e10
 """Added to the logits of what must not be attended to, as in T5X."""
@@ -137,3 +138,30 @@ def step_bias(
     ],
     axis=2,
   )
+
+
+def tree_bias(
+  line: Float[Array, "B H LL"], positions: Int[Array, "B"], tree: Tree
+) -> Float[Array, "B H M L"]:
+  """The biases of a cached step whose queries are the nodes of a tree.
+
+  Args:
+    line: float32[B, H, 2 L], from `line_of_biases`.
+    positions: int32[B], of each row's root; node i is in the slot `positions[b]
+      + i`.
+    tree: Who sees whom.
+
+  Returns:
+    float32[B, H, M, L].
+  """
+  length = line.shape[2] // 2
+  depths = tree.depths
+  # From what is committed a node is as far as the query of a plain step.
+  bias = step_bias(line, positions, tree.gamma + 1)[:, :, depths]
+  distances = np.where(tree.sees, depths[:, None] - depths, 0)
+  among = jnp.where(tree.sees, line[:, :, length - 1 - distances], MASKED)
+  return jax.vmap(
+    lambda row, nodes, start: jax.lax.dynamic_update_slice(
+      row, nodes, (0, 0, start)
+    )
+  )(bias, among, positions)
